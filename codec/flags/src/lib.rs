@@ -32,7 +32,7 @@ pub mod etag;
 pub mod features;
 pub mod limits;
 pub mod metrics;
-mod query;
+pub mod query;
 mod scalar;
 pub mod timestamp;
 pub mod tokens;

@@ -32,7 +32,7 @@ impl<'a> Key<'a> {
 }
 
 /// The decoded pairs of a query. A key without `=` has an empty value.
-pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), ContextError>> {
+pub fn pairs(text: &str) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), ContextError>> {
     text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         Ok((decode(key)?, decode(value)?))

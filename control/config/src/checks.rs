@@ -251,6 +251,23 @@ pub(crate) fn workers(file: &FileSection, reader: &Reader<'_>) -> Option<usize> 
     reader.surroundings.running().map(|running| running.workers).or(written).or_else(cores)
 }
 
+/// The ports that a Host does not name, in clear text and with TLS.
+const DEFAULT_PORTS: [u16; 2] = [80, 443];
+
+/// The Host of requests to an endpoint.
+pub(crate) fn authority(endpoint: &Address, is_tls: bool) -> String {
+    let text = endpoint.to_string();
+    match endpoint {
+        Address::Unix(_) => "localhost".to_owned(),
+        other => match other.port() {
+            Some(port) if port == DEFAULT_PORTS[usize::from(is_tls)] => {
+                text.strip_suffix(&format!(":{port}")).map(str::to_owned).unwrap_or(text)
+            }
+            _ => text,
+        },
+    }
+}
+
 /// `listener[0].tls` as a header in a remedy.
 pub(crate) fn table_header(path: &str) -> String {
     format!("[{}]", header(path))

@@ -4,6 +4,7 @@
 //! keys without effect follow from the list at the end of this file.
 
 pub(crate) mod ai;
+pub(crate) mod flags;
 pub(crate) mod http;
 pub(crate) mod postgres;
 pub(crate) mod redis;
@@ -56,6 +57,8 @@ pub(crate) trait Protocol {
     const SHARED_UPSTREAM_KEYS: &'static [&'static str] = &[];
     /// Its sessions refuse requests beyond a rate.
     const SHEDS: bool = false;
+    /// A listener needs an `upstream`.
+    const NEEDS_UPSTREAM: bool = true;
 
     /// Keys of a listener that speaks `name` and has no use for them. A key of another protocol never has an effect;
     /// with an entry here it gets a remedy.
@@ -138,6 +141,8 @@ pub(crate) struct Row {
     pub(crate) scenarios: &'static [&'static str],
     /// See [`Protocol::SHEDS`].
     pub(crate) sheds: bool,
+    /// See [`Protocol::NEEDS_UPSTREAM`].
+    pub(crate) needs_upstream: bool,
     /// See [`Protocol::SHARED_LISTENER_KEYS`].
     pub(crate) shared_listener_keys: &'static [&'static str],
     /// See [`Protocol::SHARED_UPSTREAM_KEYS`].
@@ -189,6 +194,7 @@ macro_rules! protocols {
                         alpn: $folder::$protocol::ALPN,
                         scenarios: $folder::$protocol::SCENARIOS,
                         sheds: $folder::$protocol::SHEDS,
+                        needs_upstream: $folder::$protocol::NEEDS_UPSTREAM,
                         shared_listener_keys: $folder::$protocol::SHARED_LISTENER_KEYS,
                         shared_upstream_keys: $folder::$protocol::SHARED_UPSTREAM_KEYS,
                         unfit_at_listener: $folder::$protocol::unfit_at_listener,
@@ -343,6 +349,10 @@ protocols! {
     ai Ai {
         /// OpenAI's and Anthropic's APIs.
         Ai "ai" "AI"
+    }
+    flags Flags {
+        /// Unleash's API for feature flags.
+        Flags "flags" "flags"
     }
 }
 

@@ -14,7 +14,7 @@ pub fn schema() -> Json {
     let mut schema = table(&FileSection::info());
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("weir.toml");
-    schema["required"] = json!(["listener", "upstream"]);
+    schema["required"] = json!(["listener"]);
     schema
 }
 

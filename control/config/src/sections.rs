@@ -159,8 +159,8 @@ section! {
         default reuse_port: bool = false;
         /// Protocol of the clients.
         required protocol: ProtocolName;
-        /// Name of the upstream that requests go to.
-        required upstream: Name;
+        /// Name of the upstream that requests go to. Required, except for a flags listener with `bootstrap_file`.
+        optional upstream: Name;
         /// Maximum connections on this listener. If absent, `limits.connections`.
         optional connections_max: u32 => 1..=COUNT_MAX;
         /// Maximum connections on this listener from one source address. If absent, `limits.connections_per_source`.

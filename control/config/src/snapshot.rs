@@ -116,7 +116,7 @@ pub struct Listener {
     pub protocol_name: ProtocolName,
     /// Settings of its protocol.
     pub protocol: ListenerProtocol,
-    /// Name of an upstream of the same snapshot.
+    /// Name of an upstream of the same snapshot. Empty: the listener has none.
     pub upstream: Arc<str>,
     /// Its capacity; `None`: not known.
     pub knee: Option<Arc<Knee>>,

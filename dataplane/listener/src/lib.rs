@@ -45,7 +45,7 @@ pub use departure::{Departure, Mover};
 pub use handle::{AbortTransport, ConnectionAccount, ConnectionHandle};
 pub use linger::Linger;
 pub use roster::{Roster, RosterEntry};
-pub use service::{Arrival, ConnectionFuture, Service, is_among};
+pub use service::{Arrival, ConnectionFuture, FINISH_MAX, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain, OrderEnd, Orders, Post, ProcessOrders};
 pub use succession::{Source, Succession, SuccessionTicket};

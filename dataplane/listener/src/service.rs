@@ -1,6 +1,6 @@
 //! A listener on one worker, as the gateway holds it.
 
-use std::{any::Any, net::SocketAddr, pin::Pin, rc::Rc};
+use std::{any::Any, net::SocketAddr, pin::Pin, rc::Rc, time::Duration};
 
 use weir_engine::Stream;
 use weir_telemetry::log::Peer;
@@ -29,6 +29,9 @@ pub struct Arrival {
 
 /// The life of one connection.
 pub type ConnectionFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The longest time for [`Service::finish`]. Default 3 s: a supervisor kills the process some seconds after its drain.
+pub const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// The listener of one protocol on one worker.
 pub trait Service: Any {
@@ -69,6 +72,12 @@ pub trait Service: Any {
 
     /// Looks after what no event tells. The worker calls it ten times a second.
     fn tick(&self) {}
+
+    /// The last work of the listener on this worker, when the process ends and its sessions are cut, such as a flush of what it has
+    /// gathered. The worker waits for it, but no longer than [`FINISH_MAX`]. `None`: there is none.
+    fn finish(&self) -> Option<ConnectionFuture> {
+        None
+    }
 
     /// Tells whether the listener can go on with a session of that form, which another process began.
     fn takes(&self, _session: &dyn Any) -> bool {

@@ -156,6 +156,12 @@ impl Token {
         Self { kind: Some(kind), ..self }
     }
 
+    /// The same token for both APIs.
+    #[must_use]
+    pub fn without_type(self) -> Self {
+        Self { kind: None, ..self }
+    }
+
     /// The text of the token, as requests have it.
     pub const fn secret(&self) -> &Secret {
         &self.secret

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_base::{Secret, Time};
 use weir_flags_codec::tokens::{TokensToValidate, ValidatedTokens};
@@ -21,6 +22,7 @@ use crate::token::Token;
 pub struct TokenTable {
     /// The seed of the hash: strangers cannot choose texts of one hash.
     seed: u64,
+    revalidation: Duration,
     entries: HashMap<u64, Vec<Entry>>,
     /// Hashes of bad tokens, from the oldest.
     invalid: VecDeque<(u64, Arc<Secret>)>,
@@ -73,12 +75,81 @@ impl TokenTable {
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
+            revalidation: TOKEN_REVALIDATION_INTERVAL,
             entries: HashMap::new(),
             invalid: VecDeque::new(),
             pending: Vec::new(),
             last_batch: None,
             is_in_flight: false,
         }
+    }
+
+    /// The same with another time after which a good token is validated again.
+    #[must_use]
+    pub fn with_revalidation(self, revalidation: Duration) -> Self {
+        Self { revalidation, ..self }
+    }
+
+    /// The same with the tokens that the upstream has judged in another table. Those that an operator vouches for stay behind: the
+    /// operator may have removed them.
+    #[must_use]
+    pub fn with_judged(mut self, other: &Self) -> Self {
+        for entry in other.entries.values().flatten() {
+            let is_judged = match &entry.state {
+                State::Valid { validated, .. } => validated.is_some(),
+                State::Invalid { .. } => true,
+            };
+            let hash = self.hash(entry.secret.expose());
+            let is_known = self.entries.get(&hash).is_some_and(|list| list.iter().any(|own| own.secret == entry.secret));
+            if !is_judged || is_known {
+                continue;
+            }
+            if matches!(entry.state, State::Invalid { .. }) {
+                self.invalid.push_back((hash, entry.secret.clone()));
+            }
+            self.set(hash, entry.clone());
+        }
+        self
+    }
+
+    /// Adds a token that the upstream has validated at an earlier time, in another process for example.
+    pub fn restore(&mut self, token: Token, validated: Time) {
+        let (hash, secret) = (self.hash(token.secret().expose()), Arc::new(token.secret().clone()));
+        if self.entries.get(&hash).is_none_or(|list| list.iter().all(|own| own.secret != secret)) {
+            self.set(hash, Entry { secret, state: State::Valid { token: Arc::new(token), validated: Some(validated) } });
+        }
+    }
+
+    /// Has a good token validated with the next batch, whatever its time: the upstream has refused a request with it. A bad one becomes
+    /// unknown. A token that an operator vouches for stays good.
+    pub fn doubt(&mut self, text: &str) {
+        let text = text.trim();
+        let hash = self.hash(text.as_bytes());
+        let Some(list) = self.entries.get_mut(&hash) else { return };
+        for entry in list.iter_mut().filter(|entry| entry.secret.matches(text.as_bytes())) {
+            if let State::Valid { validated: Some(validated), .. } = &mut entry.state {
+                *validated = Time::ZERO;
+            }
+        }
+        list.retain(|entry| !(entry.secret.matches(text.as_bytes()) && matches!(entry.state, State::Invalid { .. })));
+        if list.is_empty() {
+            self.entries.remove(&hash);
+        }
+    }
+
+    /// Makes a token bad that the upstream has refused often enough.
+    pub fn refuse(&mut self, text: &str, now: Time) -> Changes {
+        let text = text.trim();
+        let batch = TokensToValidate { tokens: vec![text.to_owned()] };
+        let is_in_flight = self.is_in_flight;
+        let changes = self.on_answer(&batch, &ValidatedTokens::default(), now);
+        self.is_in_flight = is_in_flight;
+        changes
+    }
+
+    /// Whether a token waits to be validated, or is being validated.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Adds a token that an operator vouches for.
@@ -118,7 +189,7 @@ impl TokenTable {
             return None;
         }
         let is_due = |validated: Option<Time>| {
-            validated.is_some_and(|validated| now.since(validated) >= TOKEN_REVALIDATION_INTERVAL)
+            validated.is_some_and(|validated| validated == Time::ZERO || now.since(validated) >= self.revalidation)
         };
         let due = self.entries.values().flatten().filter_map(|entry| match entry.state {
             State::Valid { validated, .. } if is_due(validated) => Some(&entry.secret),

@@ -63,11 +63,17 @@ pub struct Compression {
     pub types: Vec<Box<str>>,
 }
 
-/// The coding for a client, if its response is fit: the most preferred of the codings that it weighs highest. `None`: it accepts none.
+/// The coding for a client, if its response is fit: see [`accepted`].
 pub(crate) fn coding(compression: &Compression, head: &RequestHead) -> Option<Coding> {
-    let accepted = |coding: &&Coding| {
+    accepted(&compression.codings, &head.fields)
+}
+
+/// The most preferred of these codings among those that a client weighs highest, by its `Accept-Encoding` (RFC 9110 section 12.5.3).
+/// `None`: it accepts none.
+pub fn accepted(codings: &[Coding], fields: &Fields) -> Option<Coding> {
+    let weight = |coding: &&Coding| {
         let mut quality = None;
-        for item in head.fields.all(Known::AcceptEncoding).flat_map(token::list) {
+        for item in fields.all(Known::AcceptEncoding).flat_map(token::list) {
             let mut parts = item.split(|byte| *byte == b';');
             let name = parts.next().unwrap_or_default().trim_ascii();
             let own = parts.find_map(|part| part.trim_ascii().strip_prefix(b"q=")).map_or(1000, thousandths);
@@ -80,9 +86,16 @@ pub(crate) fn coding(compression: &Compression, head: &RequestHead) -> Option<Co
         }
         quality.unwrap_or(0)
     };
-    let best = compression.codings.iter().map(|coding| accepted(&coding)).max().filter(|quality| *quality > 0)?;
-    let coding = compression.codings.iter().find(|coding| accepted(coding) == best)?;
-    Some(*coding)
+    let best = codings.iter().map(|coding| weight(&coding)).max().filter(|quality| *quality > 0)?;
+    codings.iter().find(|coding| weight(coding) == best).copied()
+}
+
+/// A whole body in a coding. `None`: there is no memory for it.
+pub fn compress(coding: Coding, body: &[u8]) -> Option<Vec<u8>> {
+    let (mut encoder, mut out) = (encoder(coding), Vec::new());
+    encoder.data(body, &mut out).ok()?;
+    encoder.end(&mut out).ok()?;
+    Some(out)
 }
 
 /// A weight (RFC 9110 section 12.4.2), as thousandths; 0 if it is none.

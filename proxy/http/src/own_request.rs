@@ -1,6 +1,6 @@
-//! Requests that filters make themselves.
+//! Requests that filters, and the room of a listener, make themselves.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use futures_util::future::join_all;
 use weir_base::{ByteLease, BytesPermit, time::turn};
@@ -12,9 +12,59 @@ use crate::{
     connection::Connection,
     filter::{FilterRequest, FilterRequestError, FilterRequestOutcome, FilterResponse},
     metrics::ListenerMetrics,
-    service::Routing,
+    service::{Routing, Service},
     subrequest::{Subrequest, SubrequestError},
 };
+
+impl Service {
+    /// Sends a request that belongs to no exchange, such as a poll. It takes a lane of its upstream as any request does.
+    ///
+    /// # Errors
+    /// See [`FilterRequestError`].
+    pub async fn send_request(&self, request: FilterRequest) -> FilterRequestOutcome {
+        send(&self.metrics, (&self.sessions.core().bytes, None), &self.routing(), request).await
+    }
+
+    /// The same for a response without an end in sight: `piece` gets its body as it comes, until it returns false. Returns the status once
+    /// the response is over. `idle_timeout`: longest pause in the body; [`FilterRequest::timeout`] bounds the wait for the head alone.
+    ///
+    /// # Errors
+    /// See [`FilterRequestError`]. A body that breaks off is no error.
+    pub async fn follow_request(
+        &self,
+        request: FilterRequest,
+        idle_timeout: Duration,
+        piece: impl FnMut(&[u8]) -> bool,
+    ) -> Result<u16, FilterRequestError> {
+        let FilterRequest { upstream, endpoint, host, head, body, is_repeatable, timeout, .. } = request;
+        let routing = self.routing();
+        let upstream = routing.upstream(&upstream).ok_or(FilterRequestError::Unreachable)?;
+        let host = host.unwrap_or_else(|| head.authority().into());
+        let any = Subrequest::within(timeout, &head, &host, &body);
+        let subrequest = Subrequest { endpoint, is_repeatable, idle_timeout, limit: None, ..any };
+        let mut followed = FollowedBody { piece, is_over: false };
+        let response = subrequest.send(&self.metrics, upstream, &mut followed).await?;
+        Ok(response.head.status())
+    }
+}
+
+/// A body that goes on piece by piece.
+struct FollowedBody<F> {
+    piece: F,
+    is_over: bool,
+}
+
+impl<F: FnMut(&[u8]) -> bool> Sink for FollowedBody<F> {
+    fn data(&mut self, data: &[u8]) {
+        self.is_over = self.is_over || !(self.piece)(data);
+    }
+
+    fn end(&mut self, _: Option<&weir_http_codec::Fields>) {}
+
+    async fn ready(&mut self) -> Result<(), BodyError> {
+        if self.is_over { Err(BodyError::TooLong) } else { Ok(()) }
+    }
+}
 
 /// Sends all of them at once. Their outcomes stand in the same order.
 pub(crate) async fn send_all(
@@ -25,13 +75,13 @@ pub(crate) async fn send_all(
     let service = &connection.service;
     let lease = &service.sessions.core().bytes;
     let account = connection.handle.account();
-    let send = |request| send(&service.metrics, (lease, account.clone()), routing, request);
+    let send = |request| send(&service.metrics, (lease, Some(account.clone())), routing, request);
     join_all(requests.into_iter().map(send)).await
 }
 
 async fn send(
     metrics: &ListenerMetrics,
-    (lease, account): (&ByteLease, Rc<dyn Account>),
+    (lease, account): (&ByteLease, Option<Rc<dyn Account>>),
     routing: &Routing,
     request: FilterRequest,
 ) -> FilterRequestOutcome {
@@ -44,7 +94,7 @@ async fn send(
     let host = host.unwrap_or_else(|| head.authority().into());
     let mut held = HeldBody { bytes: Vec::new(), most: response_bytes_max, permit: lease.empty(), broken: None };
     let any = Subrequest::within(timeout, &head, &host, &body);
-    let subrequest = Subrequest { endpoint, is_repeatable, account: Some(account), ..any };
+    let subrequest = Subrequest { endpoint, is_repeatable, account, ..any };
     let begun = turn::now();
     let sent = subrequest.send(metrics, upstream, &mut held).await;
     match (sent, held) {
@@ -58,8 +108,16 @@ async fn send(
             took: turn::now().since(begun),
             _permit: permit,
         }),
-        (Err(SubrequestError::Unreachable), _) => Err(FilterRequestError::Unreachable),
-        (Err(SubrequestError::Failed), _) => Err(FilterRequestError::Failed),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+impl From<SubrequestError> for FilterRequestError {
+    fn from(error: SubrequestError) -> Self {
+        match error {
+            SubrequestError::Unreachable => Self::Unreachable,
+            SubrequestError::Failed => Self::Failed,
+        }
     }
 }
 

@@ -95,6 +95,14 @@ catalog! {
         AI_CACHE_EVICTIONS = counter "weir_ai_cache_evictions_total" ["reason"] "AI responses removed from the cache: to make room for others (`capacity`), or because a request found that their `cache_ttl` had passed (`expired`).";
         AI_CACHE_BYTES = gauge "weir_ai_cache_bytes" [] "Memory used by cached AI responses, including responses that are still being recorded. The maximum is `ai.cache_bytes_max`.";
         AI_DRAINS = counter "weir_ai_disconnect_drains_total" ["listener", "outcome"] "AI responses that the gateway continued to read after the client disconnected, to learn the token usage (`drain_on_disconnect`), by outcome: read to the end (`complete`) or not (`incomplete`).";
+        FLAGS_REQUESTS = counter "weir_flags_requests_total" ["listener", "endpoint", "status"] "Responses of a flags listener, by endpoint (`none` for an unknown path) and class of status: `2xx`, `304`, `403`, `4xx`, `503` or `other`.";
+        FLAGS_POLLS = counter "weir_flags_polls_total" ["listener", "result"] "Polls of the Unleash server or of the file of flags, and events of the server's stream, by result: `changed`, `unchanged`, `refused` (the server refuses the token), `failed`, or `garbage` (the response was refused whole). After the last three, the flags before stay.";
+        FLAGS_POLL_AGE = gauge "weir_flags_poll_age_seconds" ["listener", "environment"] "Seconds since the last poll that showed the flags of an environment. The environment of an offline listener is empty.", merged(Merge::Max);
+        FLAGS_REVISION = gauge "weir_flags_revision" ["listener", "environment"] "Revision of the flags that an environment serves.", merged(Merge::Max);
+        FLAGS_TOKENS = gauge "weir_flags_tokens" ["listener", "status"] "Tokens that a flags listener knows: `valid`, or `invalid` (remembered for 5 minutes).", merged(Merge::Max);
+        FLAGS_STREAMS = gauge "weir_flags_streams" ["listener"] "Open streams of `/api/client/streaming`.", merged(Merge::Max);
+        FLAGS_METRICS_BYTES = gauge "weir_flags_metrics_bytes" ["listener"] "Memory used by metrics of clients that wait for the next upload. The maximum is `metrics_bytes_max`.", merged(Merge::Max);
+        FLAGS_METRICS_DROPPED = counter "weir_flags_metrics_dropped_total" ["listener", "reason"] "Metrics of clients that were dropped, by reason: `distant` hours and `no_room` for new ones past `metrics_bytes_max` (or no upstream), `foreign` environment, `too_large` for an upload.";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "Part of the request duration spent in the gateway, by stage. Only a share of the requests is timed (`telemetry.stage_sample`), so the series do not add up to `weir_request_overhead_duration_seconds`.";
     }
     "Limits and refusals" {

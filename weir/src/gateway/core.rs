@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use weir_base::time::turn;
 use weir_config::Snapshot;
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
-use weir_listener::{CoreShare, Drain};
+use weir_listener::{CoreShare, Drain, FINISH_MAX};
 use weir_telemetry::{Counter, Gauge, catalog};
 
 use super::{
@@ -282,6 +283,10 @@ impl Core {
         while self.state.connections.load(Ordering::Relaxed) > 0 && turn::now() < deadline {
             weir_engine::sleep(Duration::from_millis(5)).await;
         }
+        let mut last = Vec::new();
+        self.each_acceptor(|acceptor| last.extend(acceptor.service.finish()));
+        // A listener that takes too long loses the rest of its work; the process must end.
+        let _ = weir_engine::timeout(FINISH_MAX, join_all(last)).await;
         self.upstreams.borrow().0.values().for_each(|made| made.upstream.end());
         self.share.events.report_all(turn::now());
     }

@@ -1,6 +1,7 @@
 //! The protocols of the gateway: one file each behind the trait [`Protocol`], and the list from which the rest derives.
 
 mod ai;
+mod flags;
 mod http;
 mod postgres;
 mod redis;
@@ -254,7 +255,8 @@ protocols! {
     http Http,
     tcp Tcp,
     postgres Postgres,
-    ai Ai
+    ai Ai,
+    flags Flags
 }
 
 /// Makes an upstream of one worker.

@@ -13,6 +13,8 @@ use crate::protocols::{self, ListenerContext, ProtocolSnapshot};
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerSection};
 use crate::snapshot::{Knee, Listener};
+use crate::texts::Name;
+use crate::value::Value as _;
 
 /// A low-water mark that is not written is the high one divided by this.
 const HIGH_TO_LOW_WATER: u64 = OUTPUT_HIGH_WATER_BYTES / OUTPUT_LOW_WATER_BYTES;
@@ -40,6 +42,7 @@ fn listener(
     let path = &format!("listener[{index}]");
     let named = section.upstream.as_ref();
     let upstream = named.and_then(|wanted| find_upstream(file, wanted, path, "upstream", reader));
+    check_upstream(section, path, reader);
     check_output(section, path, reader);
     check_reuse_port(section, path, reader);
     check_proxy(section, path, reader);
@@ -53,7 +56,11 @@ fn listener(
         settings: Arc::new(of.settings?),
         protocol_name,
         protocol,
-        upstream: Arc::clone(&named?.value.0),
+        upstream: match named {
+            Some(name) => Arc::clone(&name.value.0),
+            None if protocol_name.row().needs_upstream => return None,
+            None => "".into(),
+        },
         knee,
         certificates: section.tls.as_ref().map(certificates::served).unwrap_or_default(),
     })
@@ -107,6 +114,16 @@ fn settings(
         // The protocols set the fields that only some of them have.
         ..ListenerSettings::new(name, bind)
     })
+}
+
+/// Every protocol but that of a listener that may have a file in place of a server needs an upstream.
+fn check_upstream(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
+    let needs_one = section.protocol.as_ref().is_none_or(|protocol| protocol.value.row().needs_upstream);
+    if needs_one && reader.lacks(section.upstream.as_ref(), path, "upstream") {
+        let key = format!("{path}.upstream");
+        let message = format!("`{key}` is missing: {}", Name::shape().what());
+        reader.problems.error(&section.place.0, &key, message, format!("add upstream = {}", Name::shape().example()));
+    }
 }
 
 /// The written low-water mark, or the one that keeps its distance from the high one.

@@ -73,6 +73,11 @@ impl Aggregates {
         }
     }
 
+    /// Other bounds hold from the next item on.
+    pub const fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Bytes that the sums occupy, about.
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -132,6 +137,15 @@ impl Aggregates {
         application.environment = token.environment().map(str::to_owned);
         application.projects = Some(token.projects().names().map(str::to_owned).collect());
         application.sdk_type = Some("backend".to_owned());
+        self.add_application(environment, through(application, via), false);
+    }
+
+    /// Adds an application that has sent metrics with a frontend token and does not register otherwise.
+    pub fn register_frontend(&mut self, token: &Token, via: &ConnectVia, mut application: ClientApplication) {
+        let environment = token.environment().unwrap_or(DEFAULT_ENVIRONMENT);
+        application.environment = token.environment().map(str::to_owned);
+        application.projects = Some(token.projects().names().map(str::to_owned).collect());
+        application.sdk_type = Some("frontend".to_owned());
         self.add_application(environment, through(application, via), false);
     }
 

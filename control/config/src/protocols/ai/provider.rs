@@ -7,13 +7,10 @@ use weir_engine::settings::Address;
 use weir_http::{HttpProbe, ProbeKind};
 
 use super::keys::UpstreamAiSection;
-use crate::checks::{error_at, table_header, warn_at};
+use crate::checks::{authority, error_at, table_header, warn_at};
 use crate::document::At;
 use crate::protocols::UpstreamContext;
 use crate::reader::Reader;
-
-/// The ports that a Host does not name, in clear text and with TLS.
-const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
 /// The provider of an upstream; mistakes are reported.
 pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Provider {
@@ -42,7 +39,7 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
             text.trim_end_matches('/')
         }
     };
-    let host = of.endpoints.first().map(|endpoint| host(&endpoint.value.0, of.section.tls.is_some()));
+    let host = of.endpoints.first().map(|endpoint| authority(&endpoint.value.0, of.section.tls.is_some()));
     Provider {
         dialect,
         api_key: section.api_key.as_ref().map(|key| key.value.secret.clone()),
@@ -124,19 +121,5 @@ pub(super) fn is_far(endpoint: &Address) -> bool {
             IpAddr::V6(ip) => !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()),
         },
         Address::Host { name, .. } => name.contains('.') && !LOCAL.iter().any(|end| name.ends_with(end)),
-    }
-}
-
-/// The Host of requests to an endpoint.
-fn host(endpoint: &Address, is_tls: bool) -> String {
-    let text = endpoint.to_string();
-    match endpoint {
-        Address::Unix(_) => "localhost".to_owned(),
-        other => match other.port() {
-            Some(port) if port == DEFAULT_PORTS[usize::from(is_tls)] => {
-                text.strip_suffix(&format!(":{port}")).map(str::to_owned).unwrap_or(text)
-            }
-            _ => text,
-        },
     }
 }

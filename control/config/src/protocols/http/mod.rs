@@ -19,6 +19,8 @@ mod upstream;
 pub(crate) use weir_http::settings::HttpListenerSettings as ListenerSettings;
 
 pub use self::checks::RouteObject;
+pub(crate) use self::checks::cors_settings;
+pub(crate) use self::policy::CorsSection;
 pub use self::upstream::HttpUpstreamSettings;
 
 pub(crate) use self::upstream::HttpUpstreamSettings as UpstreamSettings;

@@ -9,6 +9,7 @@ mod route;
 pub(super) mod shadow;
 mod spelling;
 
+pub(crate) use self::policy::cors_settings;
 pub(super) use self::policy::rules;
 pub(crate) use self::route::CheckedRoute;
 pub use self::route::RouteObject;

@@ -242,23 +242,7 @@ impl PolicyBuilder<'_, '_> {
         if !section.enabled.value {
             return None;
         }
-        let words = |list: &Option<At<Vec<At<Word>>>>| {
-            list.iter().flat_map(|list| &list.value).map(|one| one.value.0.clone()).collect()
-        };
-        let exact = section.allow_origins.iter().flat_map(|list| &list.value).map(|word| match &*word.value.0 {
-            "*" => OriginRule::Any,
-            origin => OriginRule::Exact(origin.to_owned()),
-        });
-        let regexes = section.allow_origin_regexes.iter().flat_map(|list| &list.value);
-        let settings = CorsSettings {
-            origins: exact.chain(regexes.map(|word| OriginRule::Regex(word.value.0.clone()))).collect(),
-            methods: words(&section.allow_methods),
-            headers: words(&section.allow_headers),
-            expose: words(&section.expose_headers),
-            max_age: section.max_age.as_ref().map(|age| age.value.0.as_secs() as u32),
-            credentials: section.allow_credentials.value,
-            private_network: section.allow_private_network.value,
-        };
+        let settings = cors_settings(section);
         self.valid(&section.place.0, "cors", Cors::new(&settings))
     }
 
@@ -527,5 +511,26 @@ impl PolicyBuilder<'_, '_> {
             fields: section.fields.value,
         };
         self.valid(&section.place.0, &table, RateLimit::new(settings, None))
+    }
+}
+
+/// The settings of a CORS policy as they are written.
+pub(crate) fn cors_settings(section: &CorsSection) -> CorsSettings {
+    let words = |list: &Option<At<Vec<At<Word>>>>| {
+        list.iter().flat_map(|list| &list.value).map(|one| one.value.0.clone()).collect()
+    };
+    let exact = section.allow_origins.iter().flat_map(|list| &list.value).map(|word| match &*word.value.0 {
+        "*" => OriginRule::Any,
+        origin => OriginRule::Exact(origin.to_owned()),
+    });
+    let regexes = section.allow_origin_regexes.iter().flat_map(|list| &list.value);
+    CorsSettings {
+        origins: exact.chain(regexes.map(|word| OriginRule::Regex(word.value.0.clone()))).collect(),
+        methods: words(&section.allow_methods),
+        headers: words(&section.allow_headers),
+        expose: words(&section.expose_headers),
+        max_age: section.max_age.as_ref().map(|age| age.value.0.as_secs() as u32),
+        credentials: section.allow_credentials.value,
+        private_network: section.allow_private_network.value,
     }
 }

@@ -1,0 +1,236 @@
+//! The flags of a token: polls and deltas.
+
+use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+
+use weir_base::time::{rfc3339, turn};
+use weir_engine::{JoinHandle, spawn};
+use weir_flags_codec::{DeltaEvent, DocumentError, FeaturesDocument, limits::DOCUMENT_BYTES_MAX, metrics::ClientApplication};
+use weir_flags_session::{Refused, Token};
+use weir_http_codec::Known;
+
+use super::{Desk, follow, upstream::Call};
+use crate::{
+    counts::PollResult,
+    edge::unix_time,
+    limits::{POLL_FAILURES_MAX, POLL_REFUSALS_MAX, POLL_TIMEOUT},
+    settings::{UpstreamMode, UpstreamSource},
+};
+
+/// Bytes of a document up to which the worker reads it itself.
+const READ_AT_ONCE_MAX: usize = 64 * 1024;
+
+/// Keeps a task for each token that is polled, for as long as the keeper lives.
+pub(super) async fn supervise(desk: Rc<Desk>, source: UpstreamSource) {
+    let mut tasks: HashMap<Vec<u8>, (Arc<Token>, JoinHandle<()>)> = HashMap::new();
+    loop {
+        let wanted = desk.polled_tokens();
+        tasks.retain(|_, (token, _)| wanted.iter().any(|other| other == token));
+        for token in wanted {
+            let key = token.secret().expose().to_vec();
+            tasks.entry(key).or_insert_with(|| {
+                let task = spawn(run(desk.clone(), source.clone(), token.clone()));
+                (token, task)
+            });
+        }
+        desk.has_other_sources.wait().await;
+    }
+}
+
+/// One token that is polled.
+pub(super) struct Poller {
+    pub(super) token: Arc<Token>,
+    pub(super) environment: Box<str>,
+    /// The entity tag of the last document that was taken.
+    tag: Option<String>,
+    /// Failures that lengthen the interval.
+    failures: u32,
+    /// Failures in a row.
+    failed_in_row: u32,
+    refusals: u32,
+    /// The next delta is to be a whole state.
+    wants_all: bool,
+    /// The server has no deltas, or no stream.
+    lacks_mode: bool,
+    last: Option<PollResult>,
+}
+
+async fn run(desk: Rc<Desk>, source: UpstreamSource, token: Arc<Token>) {
+    let environment = token.environment().unwrap_or_default().into();
+    let mut poller = Poller {
+        token,
+        environment,
+        tag: None,
+        failures: 0,
+        failed_in_row: 0,
+        refusals: 0,
+        wants_all: false,
+        lacks_mode: false,
+        last: None,
+    };
+    register(&desk, &source, &poller.token).await;
+    loop {
+        let result = match source.mode {
+            UpstreamMode::Polling => poller.poll(&desk, &source).await,
+            _ if poller.lacks_mode => poller.poll(&desk, &source).await,
+            UpstreamMode::Delta => poller.delta(&desk, &source).await,
+            UpstreamMode::Streaming => follow::run(&desk, &source, &mut poller).await,
+        };
+        let wait = poller.note(&desk, &source, result);
+        weir_engine::sleep(wait).await;
+    }
+}
+
+/// Makes this program known to the server, as SDKs do. A failure has no consequence.
+async fn register(desk: &Desk, source: &UpstreamSource, token: &Token) {
+    let mut other = serde_json::Map::new();
+    other.insert("sdkVersion".to_owned(), concat!("weir:", env!("CARGO_PKG_VERSION")).into());
+    let application = ClientApplication {
+        app_name: source.app_name.to_string(),
+        instance_id: Some(desk.edge.identity.instance_id.clone()),
+        interval: (source.poll_interval.as_millis() as u64).into(),
+        started: rfc3339(unix_time().as_secs()).into(),
+        sdk_type: Some("backend".to_owned()),
+        other,
+        ..ClientApplication::default()
+    };
+    let body = serde_json::to_vec(&application).unwrap_or_default();
+    let _ = desk.send(source, Call::post("/api/client/register", Some(token), body)).await;
+}
+
+impl Poller {
+    /// Counts the result of a poll. Returns the wait before the next.
+    fn note(&mut self, desk: &Desk, source: &UpstreamSource, result: PollResult) -> Duration {
+        desk.edge.counts.polled(&self.environment, result);
+        let is_good = matches!(result, PollResult::Changed | PollResult::Unchanged);
+        match is_good {
+            true => (self.failures, self.failed_in_row, self.refusals) = (self.failures.saturating_sub(1), 0, 0),
+            false => {
+                self.failures = (self.failures + 1).min(POLL_FAILURES_MAX);
+                self.failed_in_row += 1;
+            }
+        }
+        if self.last.replace(result) != Some(result) && !is_good {
+            tracing::error!(environment = &*self.environment, token = %self.token, ?result, "a poll of the server failed; the last flags stay");
+        }
+        if result == PollResult::Refused {
+            self.refused(desk);
+        }
+        let mut rng = desk.rng.borrow_mut();
+        // A gateway without flags serves nobody: it does not wait for an interval.
+        if !is_good && !desk.has_flags(&self.environment) {
+            return rng.backoff(self.failed_in_row, Duration::from_secs(1), source.poll_interval);
+        }
+        rng.jitter(source.poll_interval.saturating_mul(1 + self.failures), 0.1)
+    }
+
+    /// The server refuses the token. One refusal has it validated again; a second one ends it, whatever a validation says: unleash-server 7.5
+    /// calls a deleted token good for a while.
+    fn refused(&mut self, desk: &Desk) {
+        self.refusals += 1;
+        let text = self.token.secret().expose_str().unwrap_or_default();
+        if self.refusals < POLL_REFUSALS_MAX {
+            desk.state.borrow_mut().tokens().doubt(text);
+            return desk.edge.signal.notify();
+        }
+        let changes = desk.state.borrow_mut().tokens().refuse(text, turn::now());
+        desk.on_changes(&changes);
+    }
+
+    /// Fetches the whole document, unless the server has no other one.
+    async fn poll(&mut self, desk: &Desk, source: &UpstreamSource) -> PollResult {
+        let tag = self.tag.clone();
+        let fields: Vec<(&str, &str)> = tag.iter().map(|tag| ("if-none-match", &**tag)).collect();
+        let call = Call {
+            timeout: POLL_TIMEOUT,
+            response_bytes_max: DOCUMENT_BYTES_MAX,
+            ..Call::get("/api/client/features", &self.token, &fields)
+        };
+        let Some(Ok(response)) = desk.send(source, call).await else { return PollResult::Failed };
+        match response.status {
+            304 => return PollResult::Unchanged,
+            200 if response.is_whole => {}
+            401 | 403 => return PollResult::Refused,
+            _ => return PollResult::Failed,
+        }
+        let tag = response.fields.get(Known::Etag).and_then(|tag| std::str::from_utf8(tag).ok()).map(str::to_owned);
+        let document = match read(response.body, FeaturesDocument::read).await {
+            Ok(document) => document,
+            Err(error) => return self.garbage(&error),
+        };
+        match desk.take_document(&self.environment, self.token.projects(), document) {
+            Ok(is_changed) => {
+                self.tag = tag;
+                if is_changed { PollResult::Changed } else { PollResult::Unchanged }
+            }
+            Err(refused) => self.garbage(&refused),
+        }
+    }
+
+    /// Fetches the changes since the last revision.
+    async fn delta(&mut self, desk: &Desk, source: &UpstreamSource) -> PollResult {
+        let revision = desk.upstream_revision(&self.environment, self.token.projects()).filter(|_| !self.wants_all);
+        let revision = revision.map(|revision| format!("\"{revision}\""));
+        let fields: Vec<(&str, &str)> = revision.iter().map(|revision| ("if-none-match", &**revision)).collect();
+        let call = Call {
+            timeout: POLL_TIMEOUT,
+            response_bytes_max: DOCUMENT_BYTES_MAX,
+            ..Call::get("/api/client/delta", &self.token, &fields)
+        };
+        let Some(Ok(response)) = desk.send(source, call).await else { return PollResult::Failed };
+        match response.status {
+            304 => return PollResult::Unchanged,
+            200 if response.is_whole => {}
+            401 | 403 => return PollResult::Refused,
+            404 | 405 | 501 => return self.lack("deltas"),
+            _ => return PollResult::Failed,
+        }
+        match read(response.body, DeltaEvent::read_all).await {
+            Ok(events) => self.take(desk, events),
+            Err(error) => self.garbage(&error),
+        }
+    }
+
+    /// Takes events of the server. A gap leads to the whole state.
+    pub(super) fn take(&mut self, desk: &Desk, events: Vec<DeltaEvent>) -> PollResult {
+        match desk.take_events(&self.environment, self.token.projects(), events) {
+            Ok(is_changed) => {
+                self.wants_all = false;
+                if is_changed { PollResult::Changed } else { PollResult::Unchanged }
+            }
+            Err(refused @ (Refused::NoState | Refused::OutOfOrder | Refused::SuddenlyEmpty)) => {
+                self.wants_all = true;
+                self.garbage(&refused)
+            }
+        }
+    }
+
+    /// The revision that the next stream begins behind.
+    pub(super) fn revision(&self, desk: &Desk) -> Option<u64> {
+        desk.upstream_revision(&self.environment, self.token.projects()).filter(|_| !self.wants_all)
+    }
+
+    /// The server does not have the mode: it is polled instead.
+    pub(super) fn lack(&mut self, mode: &str) -> PollResult {
+        tracing::warn!(environment = &*self.environment, "the server has no {mode}: it is polled instead");
+        self.lacks_mode = true;
+        PollResult::Failed
+    }
+
+    /// A response that is refused whole.
+    pub(super) fn garbage(&self, error: &dyn std::fmt::Display) -> PollResult {
+        tracing::error!(environment = &*self.environment, %error, "the server's response is refused; the last flags stay");
+        PollResult::Garbage
+    }
+}
+
+/// Reads a document; a large one on another thread.
+async fn read<T: Send + 'static>(
+    body: Vec<u8>,
+    read: fn(&[u8]) -> Result<T, DocumentError>,
+) -> Result<T, DocumentError> {
+    if body.len() <= READ_AT_ONCE_MAX {
+        return read(&body);
+    }
+    let none = DocumentError { place: (0, 0), is_json: false };
+    weir_engine::run_blocking(move || read(&body)).await.unwrap_or(Err(none))
+}

@@ -1,0 +1,195 @@
+//! Tokens and flags as the keeper has them, and their publication.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use weir_base::time::turn;
+use weir_flags_codec::{DeltaEvent, FeaturesDocument};
+use weir_flags_session::{
+    FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, minimal, token_table::Changes,
+};
+
+use super::{Desk, Source};
+use crate::{
+    edge::{View, unix_time},
+    environment::Environment,
+};
+
+/// The state of a keeper. Only its worker has it.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) table: Option<TokenTable>,
+    pub(super) environments: BTreeMap<Box<str>, EnvironmentState>,
+    /// Backend tokens of clients, for which flags are fetched, too.
+    dynamic: Vec<Arc<Token>>,
+    /// Counts the changes that a backup would have.
+    pub(super) generation: u64,
+    /// Tokens of the start that the log has called bad.
+    pub(super) noted_bad: Vec<String>,
+}
+
+/// The flags of an environment.
+pub(super) struct EnvironmentState {
+    pub(super) flags: FlagState,
+    pub(super) history: History,
+    /// The snapshot lacks the last changes.
+    pub(super) is_dirty: bool,
+    pub(super) built: Option<Arc<Environment>>,
+}
+
+impl EnvironmentState {
+    fn new() -> Self {
+        let flags = FlagState::new(unix_time().as_secs());
+        Self { flags, history: History::default(), is_dirty: false, built: None }
+    }
+}
+
+impl State {
+    /// With the tokens that an operator vouches for, and what is known from `before`.
+    pub(super) fn new(source: &Source, before: Option<Self>, seed: u64) -> Self {
+        let before = before.unwrap_or_default();
+        let mut table = TokenTable::new(seed);
+        match source {
+            Source::File(file) => {
+                file.tokens.iter().for_each(|token| table.trust(token.clone()));
+                Self { table: Some(table), ..Self::default() }
+            }
+            Source::Upstream(upstream) => {
+                table = table.with_revalidation(upstream.revalidation_interval);
+                upstream.pretrusted.iter().for_each(|token| table.trust(token.clone()));
+                if let Some(judged) = &before.table {
+                    table = table.with_judged(judged);
+                }
+                // Flags of a file are none of a server.
+                let environments = before.environments.into_iter().filter(|(name, _)| !name.is_empty()).collect();
+                let dynamic = if upstream.is_dynamic { before.dynamic } else { Vec::new() };
+                Self { table: Some(table), environments, dynamic, generation: before.generation, noted_bad: Vec::new() }
+            }
+        }
+    }
+
+    /// The tokens.
+    pub(super) fn tokens(&mut self) -> &mut TokenTable {
+        self.table.get_or_insert_with(|| TokenTable::new(0))
+    }
+
+    fn standing<'a>(table: &'a TokenTable, token: &Token) -> Standing<'a> {
+        table.find(token.secret().expose_str().unwrap_or_default(), turn::now())
+    }
+}
+
+impl Desk {
+    /// Has requests see the present state.
+    pub(super) fn publish(&self) {
+        let mut state = self.state.borrow_mut();
+        let table = state.tokens().clone();
+        let (sources, awaits_sources) = self.sources(&state, &table);
+        let built = state.environments.iter().filter_map(|(name, one)| Some((name.clone(), one.built.clone()?)));
+        let environments = built.collect();
+        let is_offline = matches!(self.source, Source::File(_));
+        self.edge.publish(View { tokens: table, is_offline, sources, awaits_sources, environments });
+    }
+
+    /// The backend tokens that are valid, and whether there may be more soon.
+    fn sources(&self, state: &State, table: &TokenTable) -> (Vec<Arc<Token>>, bool) {
+        let Source::Upstream(source) = &self.source else { return (Vec::new(), false) };
+        let (mut valid, mut awaits) = (Vec::new(), false);
+        for token in source.tokens.iter().chain(state.dynamic.iter().map(|token| &**token)) {
+            match State::standing(table, token) {
+                Standing::Valid(known) if known.kind() != Some(TokenType::Frontend) => valid.push(known.clone()),
+                Standing::Valid(_) | Standing::Invalid => {}
+                Standing::Unknown => awaits = true,
+            }
+        }
+        (valid, awaits)
+    }
+
+    /// The tokens to poll with: the fewest that see everything.
+    pub(super) fn polled_tokens(&self) -> Vec<Arc<Token>> {
+        let mut state = self.state.borrow_mut();
+        let table = state.tokens().clone();
+        let (sources, _) = self.sources(&state, &table);
+        let all: Vec<&Token> = sources.iter().map(|token| &**token).collect();
+        let fewest = minimal(&all);
+        sources.iter().filter(|token| fewest.iter().any(|one| std::ptr::eq(*one, &***token))).cloned().collect()
+    }
+
+    /// Takes the consequences of a verdict on tokens.
+    pub(super) fn on_changes(&self, changes: &Changes) {
+        for token in &changes.removed {
+            tracing::warn!(%token, "the server does not know a token any more, or has changed its rights");
+        }
+        let Source::Upstream(source) = &self.source else { return };
+        {
+            let mut state = self.state.borrow_mut();
+            state.generation += 1;
+            if source.is_dynamic {
+                let backend = changes.added.iter().filter(|token| token.kind() == Some(TokenType::Backend));
+                let added: Vec<Arc<Token>> = backend.cloned().collect();
+                state.dynamic.retain(|known| added.iter().all(|token| token.secret() != known.secret()));
+                state.dynamic.extend(added);
+            }
+            let table = state.tokens().clone();
+            let (sources, awaits) = self.sources(&state, &table);
+            // The flags of an environment without a token have no reader, once that is certain.
+            if !awaits && !changes.removed.is_empty() {
+                let has_source = |name: &str| sources.iter().any(|token| token.environment() == Some(name));
+                state.environments.retain(|name, _| has_source(name));
+            }
+        }
+        self.publish();
+        self.has_other_sources.notify();
+    }
+
+    /// Takes the flags that a token sees. True: there are other ones than before.
+    pub(super) fn take_document(
+        &self,
+        environment: &str,
+        scope: &Projects,
+        document: FeaturesDocument,
+    ) -> Result<bool, Refused> {
+        self.change(environment, |flags| flags.apply_document(scope, document))
+    }
+
+    /// Takes changes of the flags that a token sees.
+    pub(super) fn take_events(&self, environment: &str, scope: &Projects, events: Vec<DeltaEvent>) -> Result<bool, Refused> {
+        self.change(environment, |flags| flags.apply_events(scope, events))
+    }
+
+    fn change(
+        &self,
+        environment: &str,
+        apply: impl FnOnce(&mut FlagState) -> Result<Vec<DeltaEvent>, Refused>,
+    ) -> Result<bool, Refused> {
+        let mut state = self.state.borrow_mut();
+        let one = state.environments.entry(environment.into()).or_insert_with(EnvironmentState::new);
+        let before = one.flags.revision();
+        let applied = apply(&mut one.flags);
+        let events = match applied {
+            Ok(events) => events,
+            Err(refused) => {
+                if before == 0 {
+                    state.environments.remove(environment);
+                }
+                return Err(refused);
+            }
+        };
+        if one.flags.revision() == before {
+            return Ok(false);
+        }
+        one.history.record(one.flags.revision(), events);
+        one.is_dirty = true;
+        state.generation += 1;
+        self.is_dirty.notify();
+        Ok(true)
+    }
+
+    /// The last revision that the server has named for a token.
+    pub(super) fn upstream_revision(&self, environment: &str, scope: &Projects) -> Option<u64> {
+        self.state.borrow().environments.get(environment)?.flags.upstream_revision(scope)
+    }
+
+    /// Whether an environment has flags.
+    pub(super) fn has_flags(&self, environment: &str) -> bool {
+        self.state.borrow().environments.contains_key(environment)
+    }
+}

@@ -1,0 +1,97 @@
+//! Metrics on their way to the server.
+
+use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+
+use weir_base::time::{Time, turn};
+use weir_flags_session::{
+    Token,
+    metrics::{Batch, Fate, Pacing, Upload},
+};
+
+use super::{Desk, upstream::Call};
+use crate::{environment::lock, settings::UpstreamSource};
+
+/// The longest wait between two looks at what is due.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pace of an environment, and the time of its next upload.
+#[derive(Default)]
+struct Due {
+    pacing: Pacing,
+    at: Time,
+}
+
+/// Uploads for as long as the keeper lives.
+pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
+    let mut dues: HashMap<String, Due> = HashMap::new();
+    let mut fallback = turn::now().saturating_add(source.metrics_interval);
+    loop {
+        weir_engine::sleep(LOOK_INTERVAL.min(source.metrics_interval)).await;
+        let now = turn::now();
+        let waiting: Vec<String> = lock(&desk.edge.aggregates).environments().map(str::to_owned).collect();
+        for environment in waiting {
+            let due = dues.entry(environment.clone()).or_insert(Due { pacing: Pacing::default(), at: fallback });
+            if now < due.at {
+                continue;
+            }
+            upload(&desk, &source, &environment, &mut due.pacing, true).await;
+            let interval = due.pacing.interval(source.metrics_interval);
+            due.at = turn::now().saturating_add(desk.rng.borrow_mut().jitter(interval, 0.1));
+        }
+        if fallback <= now {
+            fallback = now.saturating_add(source.metrics_interval);
+        }
+    }
+}
+
+/// Sends everything once, at the end of the process.
+pub(super) async fn last(desk: &Desk, source: &UpstreamSource) {
+    let waiting: Vec<String> = lock(&desk.edge.aggregates).environments().map(str::to_owned).collect();
+    for environment in waiting {
+        upload(desk, source, &environment, &mut Pacing::default(), false).await;
+    }
+}
+
+/// Sends the sums of an environment. Applications come before their metrics, so one body follows the other.
+async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing: &mut Pacing, may_retry: bool) {
+    let view = desk.edge.view();
+    let Some(token) = view.sources.iter().find(|token| token.environment() == Some(environment)).cloned() else {
+        // A token may be valid again soon; without one the sums end at their bound.
+        return;
+    };
+    let batches = lock(&desk.edge.aggregates).take(environment);
+    let mut rest = batches.into_iter();
+    while let Some(batch) = rest.next() {
+        let (upload, losses) = send(desk, source, &token, &batch, may_retry).await;
+        match pacing.on(upload) {
+            Fate::Done => {}
+            Fate::Drop => {
+                let items = batch.items();
+                tracing::error!(environment, ?upload, items, "the server does not take metrics; they are dropped");
+            }
+            Fate::PutBack => {
+                tracing::warn!(environment, ?upload, losses, "the server does not take metrics now; they are sent later");
+                let mut sums = lock(&desk.edge.aggregates);
+                std::iter::once(batch).chain(rest).for_each(|batch| sums.put_back(batch));
+                return;
+            }
+        }
+    }
+}
+
+/// Sends one body, again after a loss. Returns its end, and the number of losses.
+async fn send(desk: &Desk, source: &UpstreamSource, token: &Arc<Token>, batch: &Batch, may_retry: bool) -> (Upload, u32) {
+    let mut losses = 0;
+    loop {
+        let call = Call::post("/api/client/metrics/bulk", Some(token), batch.to_json());
+        match desk.send(source, call).await {
+            Some(Ok(response)) => return (Upload::Status(response.status), losses),
+            Some(Err(_)) | None => losses += 1,
+        }
+        let wait = Pacing::retry_after(losses, &mut desk.rng.borrow_mut()).filter(|_| may_retry);
+        match wait {
+            Some(wait) => weir_engine::sleep(wait).await,
+            None => return (Upload::Lost, losses),
+        }
+    }
+}

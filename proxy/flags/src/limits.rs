@@ -1,0 +1,77 @@
+//! Every bound of this crate with its reason.
+
+use std::time::Duration;
+
+pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
+
+/// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The most failed polls that lengthen the interval, by one interval each. Default 10, as Unleash's SDKs.
+pub const POLL_FAILURES_MAX: u32 = 10;
+
+/// Polls in a row whose token the server refuses, until the token counts as revoked. Default 2: one refusal may come from a server that
+/// has just started.
+pub const POLL_REFUSALS_MAX: u32 = 2;
+
+/// For a poll, from the connection to the end of the response. Default 30 s: 64 MiB take as long at 2 MiB/s.
+pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// For a request to the server with little in it: validation, registration, metrics. Default 5 s, as Unleash Edge.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of the response to such a request. Default 4 MiB: a thousand tokens with a hundred projects each.
+pub const RESPONSE_BYTES_MAX: usize = 4 << 20;
+
+/// The time between two uploads of metrics. Default 60 s, as Unleash Edge.
+pub const METRICS_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a request with an unknown token waits for the server's verdict. Default 3 s; then the response is a 503.
+pub const VALIDATION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Requests that may wait for a verdict at once. Default 1,000: tokens are unknown only once, and a flood gets a 503 at once.
+pub const VALIDATIONS_MAX: usize = 1_000;
+
+/// How often the file of an offline gateway is looked at. Default 5 s.
+pub const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often a changed state is written to the backup. Default 60 s, as Unleash Edge.
+pub const BACKUP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Streams of a listener, over all workers. Default 50,000. Each is a connection, which has a limit of its own.
+pub const STREAMS_MAX: usize = 50_000;
+
+/// The pause of a stream after which it gets a comment. Default 30 s: the SDK of Node gives up after 60 s without a byte.
+pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// The pause of the server's stream after which it is connected again. Default 90 s, as Unleash Edge.
+pub const UPSTREAM_STREAM_IDLE: Duration = Duration::from_secs(90);
+
+/// The first and the longest wait before the server's stream is connected again.
+pub const UPSTREAM_STREAM_RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
+
+/// The wait before a client connects its stream again, in milliseconds: the lowest and the highest. Each stream gets another one, so that
+/// clients do not come back all at once.
+pub const STREAM_RETRY_MILLIS: (u64, u64) = (1_000, 10_000);
+
+/// Sets of projects of an environment whose documents are kept. Default 1,024: as many as there are tokens with different rights. Further
+/// ones are made for each request.
+pub const SCOPES_MAX: usize = 1_024;
+
+/// Documents by the beginning of names that a set of projects keeps. Default 64.
+pub const PREFIXES_MAX: usize = 64;
+
+/// Bytes of a document up to which a worker compresses it itself, at its first request. Default 32 KiB: about half a millisecond.
+pub const COMPRESS_AT_ONCE_MAX: usize = 32 * 1024;
+
+/// Bytes of a response from which it is compressed. Default 1 KiB: a shorter one fits in one packet.
+pub const COMPRESS_MIN: usize = 1024;
+
+/// Edges behind this one whose last report is kept. Default 256.
+pub const INSTANCES_MAX: usize = 256;
+
+/// The wait that a 503 names, in seconds. Default 1: the state is about to change.
+pub const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// Flags and applications of `feature_toggle_usage_total`. Default 10,000; the counts of others are in one series.
+pub const USAGE_SERIES_MAX: usize = 10_000;

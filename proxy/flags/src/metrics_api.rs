@@ -1,0 +1,137 @@
+//! Metrics and registrations of clients, which are summed for the server.
+
+use std::{borrow::Cow, io::Read as _, sync::Arc};
+
+use weir_flags_codec::{
+    DocumentError, Timestamp,
+    limits::METRICS_BYTES_MAX,
+    metrics::{BulkMetrics, ClientApplication, ClientMetrics},
+};
+use weir_flags_session::{Token, TokenType};
+use weir_http::filter::{HandlerRequest, WholeResponse};
+use weir_http_codec::Known;
+
+use crate::{
+    access::Access,
+    edge::{Edge, unix_time},
+    environment::lock,
+    frontend_api::check_json,
+    limits::INSTANCES_MAX,
+    reply,
+};
+
+/// The body of a request without its coding.
+///
+/// # Errors
+/// The response: the coding is none that is known, or the body is too long without it.
+fn plain_body(request: &HandlerRequest) -> Result<Cow<'_, [u8]>, WholeResponse> {
+    check_json(request)?;
+    let mut codings = request.head.fields.all(Known::ContentEncoding).filter(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+    let Some(coding) = codings.next() else { return Ok(Cow::Borrowed(&request.body)) };
+    if !coding.eq_ignore_ascii_case(b"gzip") || codings.next().is_some() {
+        return Err(reply::error(415, "the content coding is not gzip"));
+    }
+    let mut plain = Vec::new();
+    let mut decoder = flate2::read::GzDecoder::new(&*request.body).take(METRICS_BYTES_MAX as u64 + 1);
+    decoder.read_to_end(&mut plain).map_err(|_| reply::error(400, "the body is no gzip"))?;
+    match plain.len() > METRICS_BYTES_MAX {
+        true => Err(reply::error(413, "the body is too long")),
+        false => Ok(Cow::Owned(plain)),
+    }
+}
+
+/// Reads a body, and takes it.
+fn take<T>(
+    request: &HandlerRequest,
+    read: impl FnOnce(&[u8]) -> Result<T, DocumentError>,
+    take: impl FnOnce(T),
+) -> WholeResponse {
+    let body = match plain_body(request) {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    match read(&body) {
+        Ok(document) => {
+            take(document);
+            reply::empty(202)
+        }
+        Err(error) => reply::error(400, &error.to_string()),
+    }
+}
+
+/// `POST …/metrics`
+pub(crate) fn metrics(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
+    take(request, ClientMetrics::read, |mut metrics| {
+        register_frontend(edge, &access.token, request, &mut metrics);
+        lock(&edge.usage).add(&metrics);
+        let now = Timestamp::from_unix(unix_time());
+        with_sums(edge, access, |sums| sums.add(&access.token, metrics, now));
+    })
+}
+
+/// A browser registers with its metrics alone: its SDK names itself in a field of the request.
+fn register_frontend(edge: &Edge, token: &Token, request: &HandlerRequest, metrics: &mut ClientMetrics) {
+    let Some(sdk) = reply::field(&request.head.fields, "unleash-sdk").filter(|_| token.kind() == Some(TokenType::Frontend)) else {
+        return;
+    };
+    metrics.sdk.sdk_version.get_or_insert_with(|| sdk.to_owned());
+    metrics.sdk.sdk_type.get_or_insert_with(|| "frontend".to_owned());
+    let instance = reply::field(&request.head.fields, "unleash-connection-id").map(str::to_owned);
+    let mut other = serde_json::Map::new();
+    other.insert("sdkVersion".to_owned(), sdk.into());
+    let application = ClientApplication {
+        app_name: metrics.app_name.clone(),
+        instance_id: instance,
+        interval: 0.into(),
+        started: weir_base::time::rfc3339(unix_time().as_secs()).into(),
+        strategies: Vec::new(),
+        other,
+        ..ClientApplication::default()
+    };
+    lock(&edge.aggregates).register_frontend(token, &edge.identity, application);
+}
+
+/// `POST /api/client/metrics/bulk`
+pub(crate) fn bulk(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
+    let now = Timestamp::from_unix(unix_time());
+    take(request, BulkMetrics::read, |bulk| {
+        with_sums(edge, access, |sums| sums.add_bulk(&access.token, &edge.identity, bulk, now));
+    })
+}
+
+/// `POST …/register`
+pub(crate) fn register(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
+    let mut response = take(request, ClientApplication::read, |application| {
+        with_sums(edge, access, |sums| sums.register(&access.token, &edge.identity, application));
+    });
+    if response.status == 202 {
+        response.fields.push(b"x-edge-version", env!("CARGO_PKG_VERSION").as_bytes());
+    }
+    response
+}
+
+/// Adds to the sums. An offline gateway has no server for them, and counts them as dropped.
+fn with_sums(edge: &Edge, access: &Access, add: impl FnOnce(&mut weir_flags_session::metrics::Aggregates)) {
+    let mut sums = lock(&edge.aggregates);
+    add(&mut sums);
+    if access.view.is_offline {
+        sums.discard();
+    }
+}
+
+/// `POST /api/client/metrics/edge`: the report of an edge behind this one, for `/internal-backstage/instancedata`.
+pub(crate) fn edge_instance(edge: &Arc<Edge>, request: &HandlerRequest) -> WholeResponse {
+    let read = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).map_err(DocumentError::from);
+    let mut is_report = true;
+    let response = take(request, read, |report| {
+        let Some(identifier) = report.get("identifier").and_then(serde_json::Value::as_str).map(str::to_owned) else {
+            is_report = false;
+            return;
+        };
+        let mut instances = lock(&edge.instances);
+        if instances.len() < INSTANCES_MAX || instances.contains_key(&identifier) {
+            instances.insert(identifier, report);
+        }
+    });
+    if is_report { response } else { reply::error(400, "the report has no identifier") }
+}

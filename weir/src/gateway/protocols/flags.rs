@@ -1,0 +1,55 @@
+//! Feature flags: their upstreams and listeners.
+
+use std::{io, rc::Rc, sync::Arc};
+
+use weir_config::HttpUpstreamSettings;
+use weir_flags::{
+    Edge,
+    settings::{FlagSource, FlagsListenerSettings},
+};
+use weir_http::HttpUpstream;
+use weir_listener::{Service, settings::ListenerSettings};
+
+use super::{AnyUpstream, ListenerParts, ListenerShare, Protocol, UpstreamParts, Upstreams, http::Http};
+
+/// See [`Protocol`].
+pub(super) struct Flags;
+
+impl Protocol for Flags {
+    type Listener = FlagsListenerSettings;
+    type Upstream = HttpUpstreamSettings;
+    type Service = weir_flags::Service;
+
+    fn upstream(of: UpstreamParts<'_>, own: &HttpUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
+        Http::upstream(of, own)
+    }
+
+    fn listener_share() -> ListenerShare {
+        Arc::new(Edge::default())
+    }
+
+    fn service(of: ListenerParts<'_>, own: &FlagsListenerSettings) -> Option<Rc<dyn Service>> {
+        let upstreams = all(of.upstreams, own)?;
+        let edge = of.share.clone().downcast::<Edge>().ok()?;
+        Some(weir_flags::Service::new(of.core.clone(), of.settings, own, upstreams, edge))
+    }
+
+    fn update(
+        service: &weir_flags::Service,
+        settings: ListenerSettings,
+        own: &FlagsListenerSettings,
+        _: &str,
+        upstreams: &Upstreams,
+    ) -> Option<()> {
+        service.update(settings, own, all(upstreams, own)?);
+        Some(())
+    }
+}
+
+/// The upstream of a listener; an offline one has none.
+fn all(upstreams: &Upstreams, own: &FlagsListenerSettings) -> Option<Vec<Rc<HttpUpstream>>> {
+    match &own.source {
+        FlagSource::Upstream(source) => Some(vec![upstreams.named(&source.upstream)?]),
+        FlagSource::File(_) => Some(Vec::new()),
+    }
+}
