@@ -6,6 +6,7 @@ use clap::Subcommand;
 use weir_base::secret::Secret;
 
 mod ai;
+mod flags;
 mod http;
 mod postgres;
 mod redis;
@@ -15,6 +16,7 @@ mod tcp;
 #[derive(Debug, Subcommand)]
 pub enum OriginCommand {
     Ai(ai::AiArgs),
+    Flags(flags::FlagsArgs),
     Http(http::HttpArgs),
     Postgres(postgres::PostgresArgs),
     Redis(redis::RedisArgs),
@@ -24,6 +26,7 @@ pub enum OriginCommand {
 pub fn run(command: &OriginCommand) -> Result<(), String> {
     match command {
         OriginCommand::Ai(args) => ai::run(args),
+        OriginCommand::Flags(args) => flags::run(args),
         OriginCommand::Http(args) => http::run(args),
         OriginCommand::Postgres(args) => postgres::run(args),
         OriginCommand::Redis(args) => redis::run(args),

@@ -142,7 +142,10 @@ impl Rule {
 impl Variant {
     fn write(&self, out: &mut String) {
         let weight = self.weight.to_string();
-        push(out, &["{\"name\":\"", self.name, "\",\"weight\":", &weight, ",\"weightType\":\"variable\",\"stickiness\":"]);
+        push(
+            out,
+            &["{\"name\":\"", self.name, "\",\"weight\":", &weight, ",\"weightType\":\"variable\",\"stickiness\":"],
+        );
         push(out, &["\"userId\",\"payload\":{\"type\":\"string\",\"value\":\"", &self.payload, "\"}}"]);
     }
 }

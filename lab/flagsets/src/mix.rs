@@ -31,12 +31,12 @@ pub(crate) const PROJECTS: [&str; 7] = ["default", "shop", "search", "billing", 
 /// The kind of the flag at `place` of its round.
 pub(crate) fn rule(place: usize, rng: &mut Rng) -> Option<Rule> {
     Some(match place {
-        ..OFF => return None,
-        ..ALWAYS => Rule::Always,
-        ..FULL_ROLLOUTS => Rule::Rollout(100),
-        ..ROLLOUTS => Rule::Rollout(5 * (1 + rng.below(19) as u32)),
-        ..USERS => users(rng),
-        ..PLANS => Rule::Plans(plans(place)),
+        0..OFF => return None,
+        OFF..ALWAYS => Rule::Always,
+        ALWAYS..FULL_ROLLOUTS => Rule::Rollout(100),
+        FULL_ROLLOUTS..ROLLOUTS => Rule::Rollout(5 * (1 + rng.below(19) as u32)),
+        ROLLOUTS..USERS => users(rng),
+        USERS..PLANS => Rule::Plans(plans(place)),
         _ => Rule::Segment(1 + place % SEGMENTS),
     })
 }

@@ -11,9 +11,7 @@ const SEED: u64 = 29;
 /// Bytes of a document besides its lists: version, query and meta as the lab's origin has them.
 const FRAME_BYTES: usize = 230;
 /// Words of descriptions.
-const WORDS: [&str; 12] = [
-    "shows", "the", "new", "form", "of", "a", "page", "to", "some", "users", "before", "others",
-];
+const WORDS: [&str; 12] = ["shows", "the", "new", "form", "of", "a", "page", "to", "some", "users", "before", "others"];
 /// Words of names.
 const TOPICS: [&str; 14] = [
     "basket", "banner", "cart", "check", "feed", "header", "import", "invite", "login", "menu", "price", "report",

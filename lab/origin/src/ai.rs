@@ -27,7 +27,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings`, `server`, `connection` | options; workers; one connection: requests in, replies out |
-//! | `input`, `route`, `request`, `directive` | from bytes to a request, its endpoint, its fields and its directives |
+//! | `route`, `request`, `directive` | from a request to its endpoint, its fields and its directives |
 //! | `answer`, `answering`, `reply` | the parts that the dialects share; the dialect of an endpoint; a reply before it is written |
 //! | `chat`, `completions`, `responses`, `messages`, `embeddings`, `models` | the replies of one endpoint each |
 //! | `text`, `json`, `schema`, `tools` | contents: text by position, escapes, a value for a schema, calls |
@@ -44,7 +44,6 @@ mod embeddings;
 mod error;
 mod fault;
 mod framing;
-mod input;
 mod json;
 pub mod ledger;
 mod messages;

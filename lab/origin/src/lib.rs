@@ -6,6 +6,7 @@
 //! | module | protocol |
 //! |---|---|
 //! | [`ai`] | OpenAI's and Anthropic's HTTP APIs: texts, events, calls and usage that follow from the request, and a ledger of what was billed |
+//! | [`flags`] | Unleash's client API: feature flags that change, deltas, events, tokens, and a ledger of what was requested |
 //! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
 //! | [`postgres`] | PostgreSQL 3.0: rows that follow from the request, transaction blocks, prepared statements |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
@@ -16,7 +17,9 @@
 
 pub mod ai;
 mod delayed_replies;
+pub mod flags;
 pub mod http;
+mod input;
 pub mod postgres;
 pub mod redis;
 pub mod relay;

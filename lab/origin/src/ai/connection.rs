@@ -9,11 +9,14 @@ use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
 use super::{
     answering::answer,
     error::Refusal,
-    input::{Input, Next},
     server::Shared,
+    settings::REQUEST_BYTES_MAX,
     stream::{Flow, Line, send},
 };
-use crate::server::{Open, add};
+use crate::{
+    input::{Input, Next},
+    server::{Open, add},
+};
 
 /// Unsent bytes of replies at which nothing more is written.
 const HIGH_WATER_BYTES: usize = limits::WRITE_HIGH_WATER_BYTES as usize;
@@ -45,7 +48,7 @@ async fn serve(shared: Rc<Shared>, mut stream: Stream) {
 
 /// Answers until either side ends the connection.
 async fn exchange(shared: &Shared, stream: &mut Stream) -> Flow {
-    let mut input = Input::default();
+    let mut input = Input::new(REQUEST_BYTES_MAX);
     loop {
         let received = match input.next(stream).await {
             Ok(Next::Request(received)) => received,

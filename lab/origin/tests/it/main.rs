@@ -2,6 +2,7 @@
 mod ai;
 mod commands;
 mod faults;
+mod flags;
 mod limits;
 mod postgres;
 mod support;

@@ -1,16 +1,15 @@
-//! Requests out of the bytes of one connection.
+//! Requests of HTTP/1.1 out of the bytes of one connection, each with its whole body.
 
 use std::io;
 
 use weir_engine::Stream;
 use weir_http_codec::{BodyDecoder, BodyLimits, HeadLimits, RequestHead, RequestParser};
 
-use super::settings::REQUEST_BYTES_MAX;
-
 /// The input side of one client.
-#[derive(Default)]
 pub struct Input {
     parser: RequestParser,
+    /// Bytes of a body.
+    body_bytes_max: usize,
     /// Received and not spent.
     kept: Vec<u8>,
 }
@@ -34,6 +33,11 @@ pub enum Next {
 }
 
 impl Input {
+    /// Before the first request. A body of more bytes is refused.
+    pub fn new(body_bytes_max: usize) -> Self {
+        Self { parser: RequestParser::default(), body_bytes_max, kept: Vec::new() }
+    }
+
     /// Reads up to the end of the next request.
     ///
     /// # Errors
@@ -63,7 +67,7 @@ impl Input {
         let (mut decoder, mut body) = (BodyDecoder::new(head.body()), Vec::new());
         while !decoder.is_done() {
             let Ok(piece) = decoder.decode(&self.kept, &BodyLimits::default()) else { return Ok(Next::Refused(400)) };
-            if body.len() + piece.data.len() > REQUEST_BYTES_MAX {
+            if body.len() + piece.data.len() > self.body_bytes_max {
                 return Ok(Next::Refused(413));
             }
             body.extend_from_slice(piece.data);
