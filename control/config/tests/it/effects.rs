@@ -9,7 +9,7 @@ mod samples;
 
 use std::path::Path;
 
-use self::samples::{COMPANY, MORE_KEYS, POSTGRES_USER, SAMPLES};
+use self::samples::{COMPANY, MORE_KEYS, OF_FILE, POSTGRES_USER, SAMPLES};
 use crate::support::Memory;
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -25,13 +25,27 @@ fn smallest(protocol: ProtocolName) -> Table {
         "postgres" => format!("postgres = {{ user = \"app\", target_session_attrs = \"{attrs}\" }}"),
         _ => String::new(),
     };
+    let own = match protocol {
+        ProtocolName::Flags => "flags.tokens = [\"env:UNLEASH_TOKEN\"]\n",
+        _ => "",
+    };
     let text = format!(
-        "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n\
+        "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n{own}\
          [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:6379\"]\n{}\n\
          [[upstream]]\nname = \"v\"\nendpoints = [\"127.0.0.1:6378\"]\n{}\n",
         role("primary"),
         role("prefer-standby")
     );
+    text.parse().expect("a file")
+}
+
+/// The smallest file in which a key of a protocol may have an effect: a flags listener takes its flags from a server or from a file.
+fn smallest_for(name: &str, protocol: ProtocolName) -> Table {
+    if protocol != ProtocolName::Flags || !OF_FILE.contains(&name) {
+        return smallest(protocol);
+    }
+    let text = "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"flags\"\n\
+                flags = { bootstrap_file = \"features.json\", client_tokens = [\"env:UNLEASH_TOKEN\"] }\n";
     text.parse().expect("a file")
 }
 
@@ -209,7 +223,7 @@ fn fault(schema: &Json, key: &Key<'_>, value: &Value, protocol: ProtocolName) ->
     let (name, list) = (key.name(), key.path[0]);
     let root = &schema["properties"][list];
     let tables = |value| written(root, &key.path[1..], list, value);
-    let plain = smallest(protocol);
+    let plain = smallest_for(&name, protocol);
     let alone = checked(&with(&plain, list, tables(Some(value))));
     if let Err(found) = &alone {
         let place = format!("{list}[0].{}", key.path[1]);

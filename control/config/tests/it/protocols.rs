@@ -65,6 +65,8 @@ fn mistakes(file: &Table) -> Diagnostics {
         "ANTHROPIC_API_KEY",
     ];
     surroundings.variables.extend(variables.map(|name| (name, "0123456789abcdef".to_owned())));
+    let tokens = ["UNLEASH_FRONTEND_TOKEN", "UNLEASH_TENANT", "CLIENT_TOKEN", "FRONTEND_TOKEN"];
+    surroundings.variables.extend(tokens.map(|name| (name, "*:development.0123456789abcdef".to_owned())));
     let source = toml::to_string(file).expect("a file");
     match check(&source, "weir.toml", Path::new(""), &surroundings) {
         Ok(snapshot) => snapshot.warnings,
@@ -74,8 +76,12 @@ fn mistakes(file: &Table) -> Diagnostics {
 
 /// The smallest file of a protocol.
 fn smallest(protocol: ProtocolName) -> Table {
+    let own = match protocol {
+        ProtocolName::Flags => "[listener.flags]\ntokens = [\"env:UNLEASH_TOKEN\"]\n",
+        _ => "",
+    };
     let text = format!(
-        "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n\
+        "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n{own}\
          [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:6379\"]\n"
     );
     text.parse().expect("a file")

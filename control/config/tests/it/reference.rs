@@ -30,7 +30,7 @@ fn every_table_of_the_schema_is_closed_and_described() {
     }
     let schema = schema();
     walk(&schema, "");
-    assert_eq!(schema["properties"]["listener"]["items"]["required"], json!(["name", "bind", "protocol", "upstream"]));
+    assert_eq!(schema["properties"]["listener"]["items"]["required"], json!(["name", "bind", "protocol"]));
     assert_eq!(schema["properties"]["limits"]["properties"]["connections"]["default"], json!(16_384));
     assert_eq!(schema["properties"]["runtime"]["properties"]["driver"]["enum"], json!(["auto", "io_uring", "polling"]));
 }

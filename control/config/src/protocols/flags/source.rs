@@ -61,7 +61,7 @@ fn upstream(
 ) -> Option<UpstreamSource> {
     let tokens = tokens(&section.tokens, path, "tokens", reader, Token::parse);
     let pretrusted = self::tokens(&section.pretrusted_tokens, path, "pretrusted_tokens", reader, Token::parse_trusted);
-    if reader.lacks(section.tokens.as_ref(), path, "tokens") {
+    if !section.dynamic.value && reader.lacks(section.tokens.as_ref(), path, "tokens") {
         let key = format!("{path}.tokens");
         let message = format!("`{key}` is missing: without a backend token no flags can be fetched");
         reader.problems.error(&of.section.place.0, &key, message, "add tokens = [\"env:UNLEASH_TOKEN\"]");

@@ -75,6 +75,19 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("userlist", r#""userlist.txt""#),
     ("users_file", r#""users.acl""#),
     ("weights", "[3]"),
+    ("flags.tokens", r#"["env:OTHER_TOKEN"]"#),
+    ("flags.pretrusted_tokens", r#"["env:OTHER_TOKEN"]"#),
+    ("flags.client_tokens", r#"["env:OTHER_TOKEN"]"#),
+    ("flags.frontend_tokens", r#"["env:OTHER_TOKEN"]"#),
+    ("flags.backstage", r#"["info"]"#),
+];
+
+/// Keys of a flags listener without an upstream.
+pub const OF_FILE: &[&str] = &[
+    "listener.flags.bootstrap_file",
+    "listener.flags.client_tokens",
+    "listener.flags.frontend_tokens",
+    "listener.flags.reload_interval",
 ];
 
 /// Keys in whose company a key says something, by the beginning of its path. The longest beginning counts.
@@ -139,6 +152,7 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.http.rate_limit.missing", BY_HEADER),
     ("listener.http.ip_filter", "http.ip_filter.allow = [\"192.168.0.0/16\"]"),
     ("listener.http.ip_filter.deny", "http.ip_filter.deny = [\"192.168.0.0/16\"]"),
+    ("listener.flags.cors", "flags.cors.allow_origins = [\"https://a.example\"]"),
     ("listener.http.cors", "http.cors.allow_origins = [\"https://a.example\"]"),
     ("upstream.http.affinity", "http = { balance = \"maglev\", affinity = { address = true } }"),
     ("upstream.http.affinity.address", "http.balance = \"maglev\""),

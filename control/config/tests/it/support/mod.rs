@@ -42,6 +42,8 @@ impl Memory {
                 ("REDIS_PASSWORD", "correct horse battery staple".to_owned()),
                 ("ADMIN_TOKEN", "0123456789abcdef0123456789abcdef".to_owned()),
                 ("SHORT", "short".to_owned()),
+                ("UNLEASH_TOKEN", "*:development.0123456789abcdef".to_owned()),
+                ("OTHER_TOKEN", "*:production.0123456789abcdef".to_owned()),
                 ("EMPTY", String::new()),
             ]),
             files: HashMap::from([
