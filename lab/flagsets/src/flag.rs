@@ -108,6 +108,22 @@ impl Flag {
     }
 }
 
+impl Flag {
+    /// Appends the flag as a member of `toggles`, for a visitor for whom it is on.
+    pub(crate) fn write_toggle(&self, visitor: &Visitor<'_>, out: &mut String) {
+        push(out, &["{\"name\":\"", &self.name, "\",\"enabled\":true,\"variant\":{\"name\":\""]);
+        match self.variant(visitor) {
+            Some(Variant { name, payload, .. }) => {
+                push(out, &[name, "\",\"payload\":{\"type\":\"string\",\"value\":\"", payload]);
+                out.push_str("\"},\"enabled\":true}");
+            }
+            None => out.push_str("disabled\",\"enabled\":false}"),
+        }
+        let impressions = word(self.has_impressions);
+        push(out, &[",\"impressionData\":", impressions, ",\"impression_data\":", impressions, "}"]);
+    }
+}
+
 impl Rule {
     fn write(&self, flag: &str, out: &mut String) {
         let kind = match self {

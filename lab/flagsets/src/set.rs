@@ -127,6 +127,15 @@ impl FlagSet {
         self.flags.iter().filter(|flag| flag.is_on(visitor, &self.segments)).collect()
     }
 
+    /// The body of a reply of `/api/frontend` for a visitor, as Unleash Edge writes it.
+    #[must_use]
+    pub fn toggles(&self, visitor: &Visitor<'_>) -> String {
+        let mut out = "{\"toggles\":[".to_owned();
+        list(&mut out, &self.on(visitor), |flag, out| flag.write_toggle(visitor, out));
+        out.push_str("]}");
+        out
+    }
+
     /// A visitor of the sets: the number decides about its user and its plan.
     #[must_use]
     pub fn visitor_of(number: u64) -> (String, &'static str) {
@@ -155,7 +164,7 @@ fn mixed(at: usize, rng: &mut Rng) -> Flag {
     let variants = if mix::has_variants(place) { mix::variants(rng) } else { Vec::new() };
     let mut word = |words: &[&'static str]| words[rng.below(words.len() as u64) as usize];
     Flag {
-        name: format!("{}-{}-{at:04}", word(&TOPICS), word(&FORMS)),
+        name: format!("{}-{}-flag{at:04}", word(&TOPICS), word(&FORMS)),
         project: mix::PROJECTS[at % mix::PROJECTS.len()],
         is_enabled: rule.is_some(),
         has_impressions: at.is_multiple_of(10),
@@ -220,6 +229,21 @@ mod tests {
             assert_eq!(set.on(&nothing).len(), wanted, "{}", data.word());
             assert!(set.on(&nothing).iter().all(|flag| flag.variants.is_empty()));
         }
+    }
+
+    #[test]
+    fn toggles_of_a_visitor_without_a_user_have_the_bytes_of_the_seeds() {
+        for (data, bytes, tolerance) in [(DataSet::Small, 260, 10), (DataSet::Large, 13_200, 300)] {
+            let toggles = FlagSet::new(data).toggles(&Visitor::default());
+            assert!(toggles.len().abs_diff(bytes) <= tolerance, "{}: {}", data.word(), toggles.len());
+            let value: Value = serde_json::from_str(&toggles).expect("JSON");
+            assert_eq!(value["toggles"][0]["variant"]["name"], "disabled");
+        }
+        let (user, plan) = FlagSet::visitor_of(1);
+        let visitor = Visitor { user: Some(&user), plan: Some(plan) };
+        let value: Value = serde_json::from_str(&FlagSet::new(DataSet::Large).toggles(&visitor)).expect("JSON");
+        let toggles = value["toggles"].as_array().expect("an array");
+        assert!(toggles.iter().any(|toggle| toggle["variant"]["payload"]["type"] == "string"), "{value}");
     }
 
     #[test]

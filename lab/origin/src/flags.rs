@@ -5,6 +5,7 @@
 //! | GET `/api/client/features`, `/api/client/features/NAME` | the flags that the token may see, with `ETag: "<query>:<revision>:v1"`; 304 |
 //! | GET `/api/client/delta` | the events behind the revision in `If-None-Match`, or all flags as one |
 //! | GET `/api/client/streaming` | the same as server-sent events, and each change as it comes |
+//! | GET, POST `/api/frontend` | the flags of the unchanged data set that are on for the context: 501 once a flag has changed |
 //! | POST `/edge/validate` | those of the tokens that are valid |
 //! | POST `/api/client/register`, `/metrics`, `/metrics/bulk` | 202; the ledger has them |
 //! | GET `/health`, `/requests` | that it serves, and how many requests were answered |
@@ -40,7 +41,7 @@
 //! | `route`, `respond`, `control` | the endpoint of a request; the replies of the API; those of the paths for tests |
 //! | `token`, `scope` | who may see which flags; the flags of a token and a prefix |
 //! | `state`, `environment`, `edit` | what the server knows; flags, segments and events of an environment; changes over time |
-//! | `document` | flags as bytes |
+//! | `document`, `frontend` | flags as bytes; those that are on for a context |
 //! | `streaming` | events on an open connection |
 //! | `fault`, `ledger` | replies that go wrong; what was requested |
 
@@ -50,6 +51,7 @@ mod document;
 mod edit;
 mod environment;
 mod fault;
+mod frontend;
 mod ledger;
 mod respond;
 mod route;

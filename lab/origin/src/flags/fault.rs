@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fault {
-    /// `features`, `feature`, `delta`, `streaming`, `validate`, `register`, `metrics`, `bulk`; empty: all of them.
+    /// `features`, `feature`, `delta`, `streaming`, `frontend`, `validate`, `register`, `metrics`, `bulk`; empty: all of them.
     pub endpoint: String,
     /// So many requests; absent: all.
     pub times: Option<u64>,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use weir_flags_codec::{
-    etag,
+    Context, ContextError, UnknownFields, etag,
     metrics::{BulkMetrics, ClientApplication, ClientMetrics},
     query,
     tokens::{TokensToValidate, ValidatedTokens},
@@ -16,6 +16,7 @@ use super::{
     document::{self, Document},
     environment::Delta,
     fault::Fault,
+    frontend,
     route::Endpoint,
     scope::Scope,
     server::Shared,
@@ -143,12 +144,16 @@ fn about_itself(shared: &Shared, endpoint: Endpoint<'_>) -> Whole {
 fn of_api(world: &mut World, endpoint: Endpoint<'_>, head: &RequestHead, body: &[u8]) -> Reply {
     let whole = match endpoint {
         Endpoint::Validate => validate(world, body),
+        Endpoint::Frontend(query) => frontend(world, head, Context::from_query(query, UnknownFields::Properties)),
+        Endpoint::PostedFrontend => frontend(world, head, Context::from_json(body)),
         Endpoint::WrongMethod(right) => {
             let refusal = Whole::error(405, "MethodNotAllowedError", "this path has another method");
             Whole { fields: format!("Allow: {right}\r\n"), ..refusal }
         }
         Endpoint::Unknown => Whole::error(404, "NotFoundError", "this path does not exist"),
-        _ => match caller(world, head).and_then(|token| with_token(world, &token, endpoint, head, body)) {
+        _ => match caller(world, head, TokenKind::Backend)
+            .and_then(|token| with_token(world, &token, endpoint, head, body))
+        {
             Ok(reply) => return reply,
             Err(refusal) => refusal,
         },
@@ -156,15 +161,25 @@ fn of_api(world: &mut World, endpoint: Endpoint<'_>, head: &RequestHead, body: &
     Reply::Whole(whole)
 }
 
-/// The token of a request.
-fn caller(world: &World, head: &RequestHead) -> Result<Token, Whole> {
+/// The token of a request for an API.
+fn caller(world: &World, head: &RequestHead, kind: TokenKind) -> Result<Token, Whole> {
     let text = field(head, b"authorization").unwrap_or_default().trim();
     let token = world.token(text).cloned();
     let token = token.ok_or_else(|| Whole::error(401, "AuthenticationRequired", "this token is not valid"))?;
-    match token.kind {
-        TokenKind::Backend => Ok(token),
-        TokenKind::Frontend => Err(Whole::error(403, "NoAccessError", "this token is one of a frontend")),
+    if token.kind == kind {
+        Ok(token)
+    } else {
+        Err(Whole::error(403, "NoAccessError", "this token is for the other API"))
     }
+}
+
+fn frontend(world: &mut World, head: &RequestHead, context: Result<Context<'_>, ContextError>) -> Whole {
+    let reply = || {
+        let token = caller(world, head, TokenKind::Frontend)?;
+        let context = context.map_err(|error| Whole::error(400, "BadDataError", &error.to_string()))?;
+        frontend::respond(world, &token, &context, field(head, b"if-none-match"))
+    };
+    reply().unwrap_or_else(|refusal| refusal)
 }
 
 fn with_token(

@@ -11,6 +11,10 @@ pub enum Endpoint<'a> {
     Delta(&'a str),
     /// Changes as they come.
     Streaming(&'a str),
+    /// Flags that are on for a context in the query.
+    Frontend(&'a str),
+    /// The same for one in the body.
+    PostedFrontend,
     /// Which tokens are valid.
     Validate,
     /// An application.
@@ -64,6 +68,7 @@ impl Endpoint<'_> {
             Self::Feature(_) => "feature",
             Self::Delta(_) => "delta",
             Self::Streaming(_) => "streaming",
+            Self::Frontend(_) | Self::PostedFrontend => "frontend",
             Self::Validate => "validate",
             Self::Register => "register",
             Self::Metrics => "metrics",
@@ -84,6 +89,8 @@ pub fn endpoint<'a>(method: &[u8], target: &'a [u8], has_deltas: bool) -> Endpoi
         "/api/client/features" => ("GET", Endpoint::Features(query)),
         "/api/client/delta" if has_deltas => ("GET", Endpoint::Delta(query)),
         "/api/client/streaming" if has_deltas => ("GET", Endpoint::Streaming(query)),
+        "/api/frontend" if is("POST") => ("POST", Endpoint::PostedFrontend),
+        "/api/frontend" => ("GET", Endpoint::Frontend(query)),
         "/edge/validate" => ("POST", Endpoint::Validate),
         "/api/client/register" => ("POST", Endpoint::Register),
         "/api/client/metrics" => ("POST", Endpoint::Metrics),
@@ -123,6 +130,8 @@ mod tests {
         for unknown in ["/api/client/metrics/edge", "/api/client", "/api/client/features/", "x"] {
             assert_eq!(of("POST", unknown), Endpoint::Unknown, "{unknown}");
         }
+        assert_eq!(of("GET", "/api/frontend?userId=a"), Endpoint::Frontend("userId=a"));
+        assert_eq!(of("POST", "/api/frontend"), Endpoint::PostedFrontend);
         assert_eq!(of("GET", "/api/client/delta"), Endpoint::Delta(""));
         assert_eq!(endpoint(b"GET", b"/api/client/delta", false), Endpoint::Unknown);
         assert_eq!(Endpoint::Unknown.name(), Some("unknown"));

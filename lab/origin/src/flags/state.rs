@@ -27,7 +27,8 @@ pub struct State {
 
 /// The state.
 pub struct World {
-    set: FlagSet,
+    /// The flags of every environment at the start.
+    pub set: FlagSet,
     history: usize,
     environments: BTreeMap<String, Environment>,
     /// The valid tokens.

@@ -9,7 +9,7 @@ use weir_flags_codec::tokens::ValidatedToken;
 pub enum TokenKind {
     /// That of backends: `/api/client`.
     Backend,
-    /// That of browsers, which this origin does not have: such a token is only validated.
+    /// That of browsers: `/api/frontend`.
     Frontend,
 }
 

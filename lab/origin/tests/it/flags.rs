@@ -264,3 +264,26 @@ fn flags_change_by_themselves_where_the_settings_say_so() {
     let ids: Vec<u64> = (0..4).map(|_| events.next().expect("an event").1.parse().expect("a revision")).collect();
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
 }
+
+#[test]
+fn a_frontend_gets_the_flags_of_its_context_until_they_change() {
+    let (_origin, address) = origin(small());
+    let token = "Authorization: *:development.lab-frontend\r\n";
+    let call = |line: &str, more: &str, body: &str| call(address, line, &format!("{token}{more}"), body);
+    let names = |reply: &Reply| -> Vec<String> {
+        let toggles = reply.json()["toggles"].as_array().expect("toggles").clone();
+        toggles.iter().map(|toggle| toggle["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let nothing = call("GET /api/frontend", "", "");
+    assert_eq!(names(&nothing), ["flag-1", "flag-2"]);
+    let of_plan = call("GET /api/frontend?properties%5Bplan%5D=team", "", "");
+    assert_eq!(names(&of_plan), ["flag-1", "flag-2", "flag-5"]);
+    let posted = call("POST /api/frontend", "", &json!({ "properties": { "plan": "team" } }).to_string());
+    assert_eq!(posted.body, of_plan.body);
+    let tag = nothing.field("etag").expect("a tag").to_owned();
+    assert_eq!(call("GET /api/frontend", &format!("If-None-Match: {tag}\r\n"), "").status, 304);
+    assert_eq!(call("GET /api/client/features", "", "").status, 403);
+    assert_eq!(get(address, "/api/frontend", "").status, 403);
+    call("POST /lab/edit", "", "");
+    assert_eq!(call("GET /api/frontend", "", "").status, 501);
+}
