@@ -7,6 +7,7 @@
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
 //! | `postgres` | a SELECT of one account, or a transaction of TPC-B, for each request: simple, extended or prepared |
 //! | `ai` | a prompt for a language model, and its reply whole or as events |
+//! | `flags` | the feature flags of a backend, or those that are on for the context of a frontend |
 //! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | common parts of the versions of HTTP and of WebSocket: `[request]`, paths, bodies |
 //! | `messages` | common parts of echoes: the plan of messages and their check |
@@ -21,12 +22,13 @@ use weir_engine::Stream;
 use crate::requests::Planner;
 use crate::scenario::mistake::Problems;
 use crate::scenario::table::Table;
-use crate::scenario::{Ai, Command, KeySpace, Payload, Postgres, Request, Scenario};
+use crate::scenario::{Ai, Command, Flags, KeySpace, Payload, Postgres, Request, Scenario};
 use crate::shard::Shard;
 use crate::url::{Scheme, Url};
 use crate::wire::{Pending, Wire};
 
 mod ai;
+mod flags;
 mod http;
 mod http1;
 mod http2;
@@ -46,6 +48,7 @@ pub const ALL: &[&dyn Protocol] = &[
     &postgres::Postgres,
     &tcp::Tcp,
     &ai::Ai,
+    &flags::Flags,
 ];
 
 /// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
@@ -63,9 +66,9 @@ pub trait Protocol: Sync + 'static {
         false
     }
 
-    /// Whether a scenario chooses the size of what is sent or comes back.
-    fn has_payload(&self) -> bool {
-        true
+    /// What comes back in words, where the protocol decides about it; `None`: the payload of the scenario.
+    fn fixed_reply(&self, _scenario: &Scenario) -> Option<String> {
+        None
     }
 
     /// Whether a web server with one file can stand behind a gateway.
@@ -85,6 +88,11 @@ pub trait Protocol: Sync + 'static {
 
     /// Facts that it shares with other protocols.
     fn family(&self) -> &'static Family;
+
+    /// Further words for the command of the origin, so that it serves what the scenario requests.
+    fn origin_words(&self, _scenario: &Scenario) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Reads and checks what is sent. Mistakes are noted, and `None` is given.
     fn read(&self, root: &Table<'_>, common: &Common<'_>) -> Option<Work>;
@@ -224,6 +232,7 @@ pub struct Work {
     pub(crate) request: Request,
     pub(crate) postgres: Postgres,
     pub(crate) ai: Ai,
+    pub(crate) flags: Flags,
     pub(crate) channels: u32,
 }
 

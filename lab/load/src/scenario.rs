@@ -90,6 +90,20 @@
 //! model = "weir-small"
 //! key = "env:OPENAI_API_KEY"    # or the key itself; left out: none
 //! ```
+//!
+//! Feature flags by Unleash's APIs have a section of their own, and no payload:
+//!
+//! ```text
+//! protocol = "flags"
+//! [flags]
+//! endpoint = "frontend"         # client (all flags, as backends poll them) | frontend (those that are on for a context)
+//! data = "large"                # small | large | huge: the flags that the lab's origin serves
+//! method = "get"                # frontend: get | post
+//! context = "user"              # frontend: user (a user and a plan, of 256 that take turns) | none
+//! conditional = false           # true: requests have the tag of the first response, and a 304 is right
+//! gzip = false                  # true: the client takes gzip, and a response has it
+//! token = "env:UNLEASH_TOKEN"   # or the token itself; left out: that of the lab's origin
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -104,11 +118,13 @@ use crate::protocols::Protocol;
 use crate::threshold::{self, Threshold};
 
 mod ai;
+mod flags;
 pub(crate) mod mistake;
 pub(crate) mod read;
 pub(crate) mod table;
 
 pub use ai::{Ai, AiWorkload};
+pub use flags::{CONTEXTS, Flags, FlagsEndpoint};
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse, parse_with};
 pub use table::parse_duration;
@@ -177,6 +193,8 @@ pub struct Scenario {
     pub postgres: Postgres,
     /// Prompts and replies of language models.
     pub ai: Ai,
+    /// Requests for feature flags.
+    pub flags: Flags,
     /// Channels to which the connections are subscribed, evenly: what one further connection of each shard publishes is
     /// heard by all of a channel, and each message that one of them hears is a request of its own. 0: a connection hears the
     /// replies to what it sent.
@@ -199,13 +217,13 @@ impl Scenario {
         threshold::with_target(&self.thresholds, self.slo_p99)
     }
 
-    /// Size or sizes of values in words. `any length`: a response may have any; `one row`: the protocol decides.
+    /// Size or sizes of values in words. `any length`: a response may have any. `one row`, for example: the protocol decides.
     #[must_use]
     pub fn payload_words(&self) -> String {
-        match (self.protocol.has_payload(), self.request.has_any_length) {
-            (false, _) => "one row".to_owned(),
-            (true, true) => "any length".to_owned(),
-            (true, false) => self.payload.to_string(),
+        match (self.protocol.fixed_reply(self), self.request.has_any_length) {
+            (Some(words), _) => words,
+            (None, true) => "any length".to_owned(),
+            (None, false) => self.payload.to_string(),
         }
     }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
 use weir_load::Scenario;
-use weir_load::protocols::{Count, Protocol};
+use weir_load::protocols::{Count, Family, Protocol};
 use weir_parties::peer::{Change, Login, Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process, certificate};
@@ -99,6 +99,7 @@ const FILE: &str = "payload";
 pub(crate) struct Stage {
     weir: PathBuf,
     protocol: &'static dyn Protocol,
+    origin_words: OriginWords,
     folder: TempDir,
     placement: Placement,
     share: Option<f64>,
@@ -122,6 +123,7 @@ impl Stage {
         scenario: &Scenario,
     ) -> Result<Self> {
         let protocol = scenario.protocol;
+        let origin_words = OriginWords { family: protocol.family(), more: protocol.origin_words(scenario) };
         let of_phases = scenario.phases.iter().map(|phase| connections_of(&scenario.alone(phase)));
         let connections = of_phases.fold(connections_of(scenario), u32::max);
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
@@ -138,7 +140,7 @@ impl Stage {
                 (Some(process), vec![address])
             }
             UpstreamKind::Origin => {
-                let (process, address) = start_origin(weir, protocol, "origin", &placement.origin, folder.path())?;
+                let (process, address) = start_origin(weir, &origin_words, "origin", &placement.origin, folder.path())?;
                 (Some(process), vec![address])
             }
         };
@@ -146,7 +148,20 @@ impl Stage {
         let verifier = scenario.postgres.verifier();
         let login = verifier
             .map(|verifier| (scenario.postgres.user.clone(), String::from_utf8_lossy(verifier.expose()).into_owned()));
-        Ok(Self { weir, protocol, folder, placement, share, connections, path, login, origin, server, behind })
+        Ok(Self {
+            weir,
+            protocol,
+            origin_words,
+            folder,
+            placement,
+            share,
+            connections,
+            path,
+            login,
+            origin,
+            server,
+            behind,
+        })
     }
 
     /// Makes what gateways need that speak TLS with their clients.
@@ -187,7 +202,7 @@ impl Stage {
 
     /// An origin of the lab on the gateway's CPUs, which are idle while the generator is calibrated: it has them for itself.
     pub(crate) fn start_sink(&self) -> Result<(Process, Address)> {
-        start_origin(&self.weir, self.protocol, "sink", &self.placement.gateway, self.folder.path())
+        start_origin(&self.weir, &self.origin_words, "sink", &self.placement.gateway, self.folder.path())
     }
 
     /// Where clients of what stands behind connect: of several servers the first.
@@ -286,16 +301,23 @@ fn reach(address: &Address) -> Result<()> {
     reached.with_context(|| format!("cannot reach {text}; nothing was sent. Start the server, or mend the address"))
 }
 
+/// The command of the origin of a scenario.
+struct OriginWords {
+    family: &'static Family,
+    /// Behind those that every scenario of the protocol has.
+    more: Vec<String>,
+}
+
 fn start_origin(
     weir: &Path,
-    protocol: &dyn Protocol,
+    words: &OriginWords,
     name: &str,
     cpus: &[u32],
     folder: &Path,
 ) -> Result<(Process, Address)> {
     let port = free_port()?;
-    let arguments = protocol.family().origin_arguments(&format!("127.0.0.1:{port}"), cpus.len());
-    let words = [weir.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new));
+    let arguments = words.family.origin_arguments(&format!("127.0.0.1:{port}"), cpus.len());
+    let words = [weir.as_os_str()].into_iter().chain(arguments.iter().chain(&words.more).map(OsStr::new));
     let mut process = Process::start(Launch::new(name, Some(&list_of(cpus)), words), folder)?;
     process.wait_for_port(port)?;
     Ok((process, loopback(port)))

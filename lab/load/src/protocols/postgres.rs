@@ -49,8 +49,8 @@ impl Protocol for Postgres {
         "PostgreSQL"
     }
 
-    fn has_payload(&self) -> bool {
-        false
+    fn fixed_reply(&self, _scenario: &Scenario) -> Option<String> {
+        Some("one row".to_owned())
     }
 
     fn scheme(&self) -> Option<Scheme> {

@@ -137,6 +137,7 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
         request: work.request,
         postgres: work.postgres,
         ai: work.ai,
+        flags: work.flags,
         channels: work.channels,
         phases,
     })

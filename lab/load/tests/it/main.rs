@@ -1,5 +1,6 @@
 //! Tests of the load generator against synthetic origins.
 mod ai;
+mod flags;
 mod http;
 mod postgres;
 mod pubsub;

@@ -14,6 +14,9 @@ const SPARE_BYTES: usize = 1_024;
 /// events that say something between both.
 pub(in crate::protocols) type Scan = fn(&[u8], usize) -> (usize, usize);
 
+/// The reply that a status and a body are.
+pub(in crate::protocols) type Judge = for<'a> fn(u16, &'a [u8]) -> Reply<'a>;
+
 /// Collects answers. A body that lies whole in a chunk is never copied, unless its events are counted.
 pub(crate) struct Answers {
     parser: ResponseParser,
@@ -23,6 +26,7 @@ pub(crate) struct Answers {
     bytes_max: usize,
     /// `None`: bodies come as they are, whole.
     scan: Option<Scan>,
+    judge: Judge,
 }
 
 struct Body {
@@ -41,7 +45,13 @@ impl Answers {
 
     /// The same, where the events of each body are reported as they arrive.
     pub(in crate::protocols) fn with_events(bytes_max: usize, scan: Option<Scan>) -> Self {
-        Self { parser: ResponseParser::new(), kept: Vec::new(), body: None, bytes_max: bytes_max + SPARE_BYTES, scan }
+        Self { scan, ..Self::judged(bytes_max, reply) }
+    }
+
+    /// The same, where `judge` decides about a status.
+    pub(in crate::protocols) fn judged(bytes_max: usize, judge: Judge) -> Self {
+        let (parser, bytes_max) = (ResponseParser::new(), bytes_max + SPARE_BYTES);
+        Self { parser, kept: Vec::new(), body: None, bytes_max, scan: None, judge }
     }
 
     fn step(&mut self, input: &[u8], each: OnReply<'_>) -> Result<(usize, GoAway), StreamError> {
@@ -54,7 +64,7 @@ impl Answers {
                 let is_done = body.decoder.is_done();
                 let (status, is_last) = (body.status, body.is_last);
                 if is_done && body.collected.is_empty() && self.scan.is_none() {
-                    each(ReplyTo::Oldest, reply(status, piece.data))?;
+                    each(ReplyTo::Oldest, (self.judge)(status, piece.data))?;
                 } else {
                     let room = self.bytes_max.saturating_sub(body.collected.len());
                     body.collected.extend_from_slice(&piece.data[..piece.data.len().min(room)]);
@@ -64,7 +74,7 @@ impl Answers {
                         (0..events).try_for_each(|_| each(ReplyTo::Oldest, Reply::event()))?;
                     }
                     if is_done {
-                        each(ReplyTo::Oldest, reply(status, &body.collected))?;
+                        each(ReplyTo::Oldest, (self.judge)(status, &body.collected))?;
                     } else if piece.taken == 0 {
                         return Ok((used, GoAway::No));
                     }
@@ -113,7 +123,7 @@ impl Wire for Answers {
     fn finish(&mut self, each: OnReply<'_>) -> Result<(), StreamError> {
         match self.body.take() {
             Some(body) if body.decoder.ends_with_connection() => {
-                each(ReplyTo::Oldest, reply(body.status, &body.collected))
+                each(ReplyTo::Oldest, (self.judge)(body.status, &body.collected))
             }
             _ => Ok(()),
         }
