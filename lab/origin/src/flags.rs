@@ -32,6 +32,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! Flags and evaluations go out as gzip where the client takes that.
+//!
 //! It differs from unleash-server 7.5 in this: deltas and streams exist, segments are never put into constraints, and no token is kept in
 //! a database.
 //!

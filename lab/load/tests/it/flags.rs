@@ -46,6 +46,8 @@ fn every_kind_of_request_completes_and_every_response_is_checked() {
         for flags in [
             "",
             "conditional = true",
+            "gzip = true",
+            "endpoint = \"frontend\"\ngzip = true",
             "endpoint = \"frontend\"",
             "endpoint = \"frontend\"\nmethod = \"post\"",
             "endpoint = \"frontend\"\ncontext = \"none\"",

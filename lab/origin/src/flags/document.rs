@@ -1,6 +1,12 @@
 //! Flags as bytes: the document of `/api/client/features`, and events.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io::Write as _,
+    sync::OnceLock,
+};
+
+use flate2::{Compression, write::GzEncoder};
 
 use weir_flags_codec::{DeltaEvent, FeatureText, SegmentText, delta};
 
@@ -13,6 +19,22 @@ pub struct Document {
     pub body: Vec<u8>,
     /// `"<hash of the query>:<revision>:v1"`, with its quotes.
     pub etag: String,
+    compressed: OnceLock<Vec<u8>>,
+}
+
+impl Document {
+    /// Its bytes as gzip, made once.
+    pub fn compressed(&self) -> &[u8] {
+        self.compressed.get_or_init(|| gzip(&self.body))
+    }
+}
+
+/// Bytes as gzip.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to a vector does not fail.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
 }
 
 /// The document of a scope.
@@ -50,7 +72,7 @@ pub fn render<'a>(
     );
     delta::string(&mut body, &etag);
     body.extend_from_slice(format!(",\"queryHash\":\"{query_hash}\"}}}}").as_bytes());
-    Document { body, etag }
+    Document { body, etag, compressed: OnceLock::new() }
 }
 
 /// `{"events":[…]}` on one line.

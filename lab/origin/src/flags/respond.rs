@@ -25,6 +25,13 @@ use super::{
     token::{Token, TokenKind},
 };
 
+/// Bytes from which evaluations are compressed. 1 KiB, as Express does.
+const COMPRESSED_BYTES_MIN: usize = 1_024;
+
+/// Header lines of bodies that exist as gzip too, and of those that are.
+const VARY: &str = "Vary: Accept-Encoding\r\n";
+const GZIP: &str = "Content-Encoding: gzip\r\n";
+
 /// A reply with a length.
 #[derive(Debug)]
 pub struct Whole {
@@ -41,6 +48,8 @@ pub struct Whole {
 pub enum Body {
     /// Those of a document, which many replies share.
     Document(Arc<Document>),
+    /// The same as gzip.
+    Compressed(Arc<Document>),
     /// Of this reply alone.
     Own(Vec<u8>),
 }
@@ -50,6 +59,7 @@ impl Body {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Document(document) => &document.body,
+            Self::Compressed(document) => document.compressed(),
             Self::Own(bytes) => bytes,
         }
     }
@@ -123,6 +133,7 @@ fn spoiled(fault: Fault, right: Reply) -> Reply {
         Reply::Whole(mut whole) => {
             whole.fields.push_str(&more);
             if let Some(body) = fault.body {
+                whole.fields = whole.fields.replace(GZIP, "");
                 whole.body = Body::Own(body.into_bytes());
             }
             Reply::Whole(whole)
@@ -177,9 +188,14 @@ fn frontend(world: &mut World, head: &RequestHead, context: Result<Context<'_>, 
     let reply = || {
         let token = caller(world, head, TokenKind::Frontend)?;
         let context = context.map_err(|error| Whole::error(400, "BadDataError", &error.to_string()))?;
-        frontend::respond(world, &token, &context, field(head, b"if-none-match"))
+        let mut whole = frontend::respond(world, &token, &context, field(head, b"if-none-match"))?;
+        if takes_gzip(head) && whole.body.bytes().len() >= COMPRESSED_BYTES_MIN {
+            whole.body = Body::Own(document::gzip(whole.body.bytes()));
+            whole.fields.push_str(GZIP);
+        }
+        Ok(whole)
     };
-    reply().unwrap_or_else(|refusal| refusal)
+    reply().unwrap_or_else(|refusal: Whole| refusal)
 }
 
 fn with_token(
@@ -248,7 +264,16 @@ fn features(world: &mut World, token: &Token, query: &str, head: &RequestHead) -
     if field(head, b"if-none-match") == Some(&document.etag) {
         return Whole::empty(304);
     }
-    Whole { status: 200, fields: format!("ETag: {}\r\n", document.etag), body: Body::Document(document) }
+    let fields = format!("ETag: {}\r\n{VARY}", document.etag);
+    match takes_gzip(head) {
+        true => Whole { status: 200, fields: fields + GZIP, body: Body::Compressed(document) },
+        false => Whole { status: 200, fields, body: Body::Document(document) },
+    }
+}
+
+/// Whether the client takes gzip. A weight of zero is not looked for: no client of the lab sends one.
+fn takes_gzip(head: &RequestHead) -> bool {
+    field(head, b"accept-encoding").is_some_and(|codings| codings.contains("gzip"))
 }
 
 fn feature(world: &mut World, token: &Token, name: &str) -> Result<Whole, Whole> {

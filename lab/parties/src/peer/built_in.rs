@@ -167,6 +167,8 @@ mod tests {
         for name in ["envoy", "litellm", "portkey", "floor"] {
             assert!(Peer::built_in_for(name, "ai").is_some_and(|peer| peer.speaks("ai")), "{name}");
         }
+        let edge = Peer::built_in_for("unleash-edge", "flags").expect("it is there");
+        assert!(edge.speaks("flags") && !edge.is_weir() && edge.answers_itself);
         for name in ["pgbouncer", "pgpool"] {
             let peer = Peer::built_in_for(name, "postgres").expect("it is there");
             assert!(peer.speaks("postgres") && !peer.is_weir(), "{name}");
@@ -188,11 +190,12 @@ mod tests {
             ("weir-capture-all", "http1", "sample = 1.0"),
             ("weir-polling", "redis", "driver = \"polling\""),
             ("weir-cache", "redis", "cache_bytes_max = \"64MiB\""),
+            ("weir-telemetry-off", "flags", "level = \"off\""),
         ] {
             let peer = Peer::built_in_for(name, protocol).expect("it is there");
             let text = peer.config.expect("a configuration").text;
             assert!(text.contains(line), "{name}: {text}");
-            assert_eq!(peer.answers_itself, name == "weir-cache");
+            assert_eq!(peer.answers_itself, name == "weir-cache" || protocol == "flags");
         }
         let http = Peer::built_in_for("weir-cache", "http1").expect("by its name");
         assert!(!http.speaks("http1"), "there is no cache of HTTP");
