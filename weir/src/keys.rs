@@ -140,11 +140,11 @@ impl At {
         Ok(Admin::new(self.admin.as_deref().unwrap_or(ADMIN), token))
     }
 
-    /// Prints an answer as JSON, or as text.
-    fn print<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) -> Result<(), String> {
+    /// Prints a response as JSON, or as text.
+    fn print<T: Serialize>(&self, response: &T, text: impl FnOnce(&T) -> String) -> Result<(), String> {
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(answer).map_err(|error| error.to_string())?),
-            false => print!("{}", text(answer)),
+            true => println!("{}", serde_json::to_string_pretty(response).map_err(|error| error.to_string())?),
+            false => print!("{}", text(response)),
         }
         Ok(())
     }

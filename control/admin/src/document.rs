@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the table of routes and the schemas of the answer types.
+//! The OpenAPI 3.1 document, made from the table of routes and the schemas of the response types.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -64,8 +64,8 @@ fn verb_key(verb: Verb) -> &'static str {
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
-    for answer in route.answers {
-        responses.insert(answer.status.to_string(), response(answer, generator));
+    for one in route.responses {
+        responses.insert(one.status.to_string(), response(one, generator));
     }
     responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
     let of_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
@@ -118,13 +118,13 @@ fn path_parameter(name: &str) -> Value {
     })
 }
 
-fn response(answer: &RouteResponse, generator: &mut SchemaGenerator) -> Value {
-    let content = match answer.content {
+fn response(response: &RouteResponse, generator: &mut SchemaGenerator) -> Value {
+    let content = match response.content {
         Content::Json(schema_of) => {
             json!({ "application/json": { "schema": schema_of(generator) } })
         }
         Content::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
         Content::Problem => json!({ PROBLEM_MEDIA_TYPE: { "schema": generator.subschema_for::<Problem>() } }),
     };
-    json!({ "description": answer.about, "content": content })
+    json!({ "description": response.about, "content": content })
 }

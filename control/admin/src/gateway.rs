@@ -7,8 +7,8 @@ use weir_telemetry::Registry;
 
 use crate::problem::Problem;
 use crate::status::{
-    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Check, ConnectionAnswer,
-    ConnectionQuery, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, RouteStatus, SlowLogReset,
+    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Check, ConnectionQuery,
+    ConnectionResponse, DrainStatus, InsightResponse, ListenerStatus, ReloadOutcome, RouteStatus, SlowLogReset,
     UpgradeOutcome, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 
@@ -18,8 +18,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The gateway as seen from the admin thread.
 ///
 /// All methods but [`reload`](Self::reload), [`upgrade`](Self::upgrade) and [`order_ai_key`](Self::order_ai_key) run on the admin thread and
-/// must return at once: read cells and snapshots, never wait for a worker. Methods that need answers from the workers return a future.
-/// Nothing that is returned may hold a secret: the answers leave the process as they are.
+/// must return at once: read cells and snapshots, never wait for a worker. Methods that need responses from the workers return a future.
+/// Nothing that is returned may hold a secret: the responses leave the process as they are.
 pub trait Gateway: Send + Sync + 'static {
     /// Is the process in order, or would only a restart help? Each check by name.
     fn liveness(&self) -> Vec<Check>;
@@ -51,13 +51,13 @@ pub trait Gateway: Send + Sync + 'static {
     /// Client connections that match the query, as the workers report them.
     ///
     /// The server sorts by id and cuts to `query.limit`, so each worker may send its own lowest
-    /// `query.limit + 1` ids above `query.after`. A worker that does not answer in a second or so goes
+    /// `query.limit + 1` ids above `query.after`. A worker that does not respond in a second or so goes
     /// into `workers_silent`; the page then holds what the others said.
-    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer>;
+    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionResponse>;
 
     /// The workers' records of their requests: hot keys, big keys, slow requests. A worker that does not
-    /// answer in a second or so goes into `workers_silent`.
-    fn insight(&self) -> BoxFuture<'_, InsightAnswer>;
+    /// respond in a second or so goes into `workers_silent`.
+    fn insight(&self) -> BoxFuture<'_, InsightResponse>;
 
     /// Empties the slow logs of the workers.
     fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset>;
@@ -72,7 +72,7 @@ pub trait Gateway: Send + Sync + 'static {
     /// Nothing has changed.
     fn order_ai_key(&self, order: AiKeyOrder) -> Result<AiKeyOutcome, Problem>;
 
-    /// The last requests to language models, the newest first. A worker that does not answer in a second or so goes into
+    /// The last requests to language models, the newest first. A worker that does not respond in a second or so goes into
     /// `workers_silent`.
     fn ai_requests(&self, query: AiRequestQuery) -> BoxFuture<'_, AiRequestList>;
 

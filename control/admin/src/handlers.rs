@@ -23,8 +23,8 @@ use crate::problem::Problem;
 use crate::process;
 use crate::routes::ROUTES;
 use crate::status::{
-    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, ProbeAnswer, ReloadResult, RouteList,
-    SlowLogList, UpgradeResult, UpstreamList, Verdict, WorkerList,
+    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, ProbeResponse, ReloadResult,
+    RouteList, SlowLogList, UpgradeResult, UpstreamList, Verdict, WorkerList,
 };
 
 /// State that all handlers share.
@@ -67,7 +67,7 @@ impl Shared {
         }))
     }
 
-    /// Counts an answer. Paths that are not in the table count as `other`: a label never carries what a client sent.
+    /// Counts a response. Paths that are not in the table count as `other`: a label never carries what a client sent.
     pub(crate) fn count(&self, path: &str, status: StatusCode) {
         let route = ROUTES.iter().find(|route| route.takes(path)).map_or("other", |route| route.path);
         self.metrics.counter(&catalog::ADMIN_REQUESTS, &[route, status.as_str()]).inc();
@@ -100,12 +100,12 @@ pub(crate) async fn startupz(State(shared): State<Shared>, headers: HeaderMap, q
 fn probe(shared: &Shared, checks: Vec<Check>, headers: &HeaderMap, query: ProbeParameters) -> Response {
     let verbose = query.is_ok_and(|query| query.verbose.is_some());
     let with_details = verbose && shared.access.is_authorized(headers);
-    let answer = ProbeAnswer::of(checks, with_details);
-    let status = match answer.status {
+    let response = ProbeResponse::of(checks, with_details);
+    let status = match response.status {
         Verdict::Pass | Verdict::Warn => StatusCode::OK,
         Verdict::Fail => StatusCode::SERVICE_UNAVAILABLE,
     };
-    (status, Json(answer)).into_response()
+    (status, Json(response)).into_response()
 }
 
 // === reading ===
@@ -178,8 +178,8 @@ pub(crate) async fn connections(
     let Query(page) = query.map_err(|rejection| bad_query(rejection.body_text(), CONNECTION_PARAMETERS))?;
     let limit = limit(page.limit, CONNECTION_PARAMETERS)?;
     let query = ConnectionQuery { limit, after: page.after, listener: page.listener, worker: page.worker };
-    let answer = shared.gateway.connections(query.clone()).await;
-    Ok(Json(ConnectionPage::of(answer, &query)).into_response())
+    let response = shared.gateway.connections(query.clone()).await;
+    Ok(Json(ConnectionPage::of(response, &query)).into_response())
 }
 
 /// Parameters besides `limit`, as a remedy names them.
@@ -215,27 +215,27 @@ fn list_limit(query: ListParameters) -> Result<usize, Problem> {
 
 pub(crate) async fn hot_keys(State(shared): State<Shared>, query: ListParameters) -> Result<Response, Problem> {
     let limit = list_limit(query)?;
-    let mut answer = shared.gateway.insight().await;
-    answer.hot_keys.truncate(limit);
-    let (names, sample) = (answer.names, answer.sample);
-    let (hot_keys, workers_silent) = (answer.hot_keys, answer.workers_silent);
+    let mut response = shared.gateway.insight().await;
+    response.hot_keys.truncate(limit);
+    let (names, sample) = (response.names, response.sample);
+    let (hot_keys, workers_silent) = (response.hot_keys, response.workers_silent);
     Ok(Json(HotKeyList { names, sample, hot_keys, workers_silent }).into_response())
 }
 
 pub(crate) async fn big_keys(State(shared): State<Shared>, query: ListParameters) -> Result<Response, Problem> {
     let limit = list_limit(query)?;
-    let mut answer = shared.gateway.insight().await;
-    answer.big_keys.truncate(limit);
-    let (names, big_keys, workers_silent) = (answer.names, answer.big_keys, answer.workers_silent);
+    let mut response = shared.gateway.insight().await;
+    response.big_keys.truncate(limit);
+    let (names, big_keys, workers_silent) = (response.names, response.big_keys, response.workers_silent);
     Ok(Json(BigKeyList { names, big_keys, workers_silent }).into_response())
 }
 
 pub(crate) async fn slow_log(State(shared): State<Shared>, query: ListParameters) -> Result<Response, Problem> {
     let limit = list_limit(query)?;
-    let mut answer = shared.gateway.insight().await;
-    answer.slow_requests.truncate(limit);
-    let (slow_requests, workers_silent) = (answer.slow_requests, answer.workers_silent);
-    let slower_than_seconds = answer.slower_than_seconds;
+    let mut response = shared.gateway.insight().await;
+    response.slow_requests.truncate(limit);
+    let (slow_requests, workers_silent) = (response.slow_requests, response.workers_silent);
+    let slower_than_seconds = response.slower_than_seconds;
     Ok(Json(SlowLogList { slower_than_seconds, slow_requests, workers_silent }).into_response())
 }
 

@@ -1,9 +1,9 @@
 //! The admin server: probes, metrics and the JSON API, on a thread and a tokio runtime of its own.
 //!
-//! It reads what the workers publish and never makes them wait, so it answers while they are saturated.
+//! It reads what the workers publish and never makes them wait, so it responds while they are saturated.
 //! The binary implements [`Gateway`] and calls [`AdminServer::start`].
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/livez` `/readyz` `/startupz` | 200 or 503, each check by name; `?verbose` adds the details |
 //! | `/metrics` | Prometheus text |
@@ -16,7 +16,7 @@
 //! A `POST` without parameters takes no body, or an empty JSON object. Bodies are `application/json`: another type, such as that of an
 //! HTML form, is refused.
 //!
-//! How much: see [`limits`]. One deadline covers a whole request head, one a whole answer, and a silent
+//! How much: see [`limits`]. One deadline covers a whole request head, one a whole response, and a silent
 //! connection makes room for a newcomer when the seats are full.
 #![forbid(unsafe_code)]
 

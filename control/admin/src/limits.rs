@@ -21,11 +21,11 @@ pub const EVICTABLE_AFTER: Duration = Duration::from_secs(1);
 /// client that sends a byte a second gains nothing.
 pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
-/// One deadline for writing a whole answer, from the first byte that the socket did not take.
+/// One deadline for writing a whole response, from the first byte that the socket did not take.
 /// A client that reads a byte a second gains nothing either.
-pub const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+pub const RESPONSE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time for an answer that only reads memory or asks the workers.
+/// Time for a response that only reads memory or asks the workers.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Time for a reload: it reads the file and every certificate named in it.

@@ -23,7 +23,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The answer of the gateway to an order that it does not carry out. `status` is a client error or a server error.
+    /// The response of the gateway to an order that it does not carry out. `status` is a client error or a server error.
     pub fn refused(status: u16, name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self::new(status, name, detail, remedy)
@@ -50,5 +50,5 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Media type of error answers.
+/// Media type of error responses.
 pub(crate) const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";

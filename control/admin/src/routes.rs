@@ -19,7 +19,7 @@ use crate::limits::{KEY_DEADLINE, READ_DEADLINE, RELOAD_DEADLINE, UPGRADE_DEADLI
 use crate::problem::Problem;
 use crate::status::{
     AiKeyChange, AiKeyIssued, AiKeyList, AiKeyRequest, AiKeyRotation, AiKeyStatus, AiRequestList, BigKeyList,
-    ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeAnswer, ReloadOutcome, RouteList, SlowLogList,
+    ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeResponse, ReloadOutcome, RouteList, SlowLogList,
     SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
 };
 
@@ -62,13 +62,13 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) operation: &'static str,
     pub(crate) summary: &'static str,
-    /// True if it is answered without a token even where one is set.
+    /// True if it is served without a token even where one is set.
     pub(crate) open: bool,
     pub(crate) deadline: Duration,
     pub(crate) parameters: &'static [Parameter],
     /// The body that it takes; `None`: nothing, or an empty object.
     pub(crate) body: Option<SchemaOf>,
-    pub(crate) answers: &'static [RouteResponse],
+    pub(crate) responses: &'static [RouteResponse],
     handler: fn() -> MethodRouter<Shared>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct RouteResponse {
     pub(crate) content: Content,
 }
 
-/// Body of an answer.
+/// Body of a response.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
     Json(SchemaOf),
@@ -118,7 +118,7 @@ const fn read(
     path: &'static str,
     operation: &'static str,
     summary: &'static str,
-    answers: &'static [RouteResponse],
+    responses: &'static [RouteResponse],
     handler: fn() -> MethodRouter<Shared>,
 ) -> Route {
     Route {
@@ -130,7 +130,7 @@ const fn read(
         deadline: READ_DEADLINE,
         parameters: &[],
         body: None,
-        answers,
+        responses,
         handler,
     }
 }
@@ -142,8 +142,8 @@ const VERBOSE: &[Parameter] = &[Parameter {
     schema: schema_of::<String>,
 }];
 
-const PROBE_ANSWERS: &[RouteResponse] =
-    &[json::<ProbeAnswer>(200, "Every check passes."), json::<ProbeAnswer>(503, "At least one check fails.")];
+const PROBE_RESPONSES: &[RouteResponse] =
+    &[json::<ProbeResponse>(200, "Every check passes."), json::<ProbeResponse>(503, "At least one check fails.")];
 
 const CONNECTION_PARAMETERS: &[Parameter] = &[
     Parameter { name: "limit", about: "Connections per page, 1 to 1000. Default 100.", schema: schema_of::<u32> },
@@ -219,19 +219,19 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         open: true,
         parameters: VERBOSE,
-        ..read("/livez", "livez", "Liveness of the process. Restart it if this check fails.", PROBE_ANSWERS, || {
+        ..read("/livez", "livez", "Liveness of the process. Restart it if this check fails.", PROBE_RESPONSES, || {
             get(handlers::livez)
         })
     },
     Route {
         open: true,
         parameters: VERBOSE,
-        ..read("/readyz", "readyz", "Readiness of the process for traffic.", PROBE_ANSWERS, || get(handlers::readyz))
+        ..read("/readyz", "readyz", "Readiness of the process for traffic.", PROBE_RESPONSES, || get(handlers::readyz))
     },
     Route {
         open: true,
         parameters: VERBOSE,
-        ..read("/startupz", "startupz", "Completion of the start of the process.", PROBE_ANSWERS, || {
+        ..read("/startupz", "startupz", "Completion of the start of the process.", PROBE_RESPONSES, || {
             get(handlers::startupz)
         })
     },
@@ -499,7 +499,7 @@ pub(crate) fn router(access: AdminAccess, gateway: Arc<dyn Gateway>) -> Router {
         .with_state(shared)
 }
 
-/// Middleware: an answer within the route's deadline, or 504.
+/// Middleware: a response within the route's deadline, or 504.
 async fn bounded(State(deadline): State<Duration>, request: Request, next: Next) -> Response {
     match tokio::time::timeout(deadline, next.run(request)).await {
         Ok(response) => response,

@@ -88,7 +88,7 @@ impl Seat {
         Exchange(Rc::clone(self))
     }
 
-    /// An answer began, or ceased, to wait for the client.
+    /// A response began, or ceased, to wait for the client.
     pub(crate) fn set_writing(&self, writing: bool) {
         self.writing.set(writing);
         self.quiet_since.set(Instant::now());

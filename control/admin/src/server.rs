@@ -82,7 +82,7 @@ impl AdminServer {
         self.access.clone()
     }
 
-    /// Handle that stops this server once another process answers at its address.
+    /// Handle that stops this server once another process responds at its address.
     pub fn stopper(&self) -> AdminStopper {
         AdminStopper(self.stop.clone())
     }
@@ -185,16 +185,16 @@ async fn serve(
     // Failing to switch off Nagle costs milliseconds, not correctness.
     let _nodelay = socket.set_nodelay(true);
     let seat = Rc::clone(occupied.seat());
-    let stream = ClientStream::new(socket, Rc::clone(&seat), deadlines.answer);
+    let stream = ClientStream::new(socket, Rc::clone(&seat), deadlines.response);
     let routes = TowerToHyperService::new(router);
     let exchanges = Rc::clone(&seat);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let exchange = exchanges.begin_exchange();
-        let answer = routes.call(request);
+        let response = routes.call(request);
         async move {
-            let answer = answer.await;
+            let response = response.await;
             drop(exchange);
-            answer
+            response
         }
     });
     let connection = http1::Builder::new()
@@ -208,7 +208,7 @@ async fn serve(
     loop {
         tokio::select! {
             biased;
-            // An error is the client's doing: gone, silent, or not HTTP. hyper has answered what can be answered.
+            // An error is the client's doing: gone, silent, or not HTTP. hyper has responded to all that it can.
             _ = connection.as_mut() => break,
             () = seat.evicted() => break,
             _ = stopped.wait_for(|stop| *stop), if !stopping => {

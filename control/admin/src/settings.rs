@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use weir_base::secret::Secret;
 
-use crate::limits::{ANSWER_DEADLINE, HEAD_DEADLINE, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
+use crate::limits::{HEAD_DEADLINE, RESPONSE_DEADLINE, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 
 /// How long a client may take. Not extended by progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
     /// For a whole request head, idle time before it included.
     pub head: Duration,
-    /// For taking a whole answer.
-    pub answer: Duration,
+    /// For taking a whole response.
+    pub response: Duration,
 }
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self { head: HEAD_DEADLINE, answer: ANSWER_DEADLINE }
+        Self { head: HEAD_DEADLINE, response: RESPONSE_DEADLINE }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client's socket with a deadline on every answer.
+//! A client's socket with a deadline on every response.
 
 use std::future::Future;
 use std::io;
@@ -13,26 +13,26 @@ use tokio::time::{Sleep, sleep};
 
 use crate::seats::Seat;
 
-/// A socket that fails once an answer has been waiting for the client for too long.
+/// A socket that fails once a response has been waiting for the client for too long.
 ///
-/// The clock starts with the first byte that the socket does not take and stops when the whole answer is
+/// The clock starts with the first byte that the socket does not take and stops when the whole response is
 /// out (hyper flushes only then). Progress in between does not extend it.
 pub(crate) struct ClientStream {
     socket: TcpStream,
     seat: Rc<Seat>,
-    answer_deadline: Duration,
+    response_deadline: Duration,
     overdue: Option<Pin<Box<Sleep>>>,
 }
 
 impl ClientStream {
-    pub(crate) fn new(socket: TcpStream, seat: Rc<Seat>, answer_deadline: Duration) -> Self {
-        Self { socket, seat, answer_deadline, overdue: None }
+    pub(crate) fn new(socket: TcpStream, seat: Rc<Seat>, response_deadline: Duration) -> Self {
+        Self { socket, seat, response_deadline, overdue: None }
     }
 
-    /// Ready once the answer is overdue; starts the clock if it does not run yet.
+    /// Ready once the response is overdue; starts the clock if it does not run yet.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.seat.set_writing(true);
-        let deadline = self.answer_deadline;
+        let deadline = self.response_deadline;
         self.overdue.get_or_insert_with(|| Box::pin(sleep(deadline))).as_mut().poll(cx)
     }
 }
@@ -48,7 +48,7 @@ impl AsyncWrite for ClientStream {
         if let Poll::Ready(result) = Pin::new(&mut self.socket).poll_write(cx, bytes) {
             return Poll::Ready(result);
         }
-        self.poll_overdue(cx).map(|()| Err(answer_overdue()))
+        self.poll_overdue(cx).map(|()| Err(response_overdue()))
     }
 
     fn poll_write_vectored(
@@ -59,7 +59,7 @@ impl AsyncWrite for ClientStream {
         if let Poll::Ready(result) = Pin::new(&mut self.socket).poll_write_vectored(cx, slices) {
             return Poll::Ready(result);
         }
-        self.poll_overdue(cx).map(|()| Err(answer_overdue()))
+        self.poll_overdue(cx).map(|()| Err(response_overdue()))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -78,6 +78,6 @@ impl AsyncWrite for ClientStream {
     }
 }
 
-fn answer_overdue() -> io::Error {
+fn response_overdue() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response")
 }

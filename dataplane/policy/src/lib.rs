@@ -2,7 +2,7 @@
 //!
 //! | module | facts | verdict |
 //! |---|---|---|
-//! | [`http`] | head of a request, its peer; the policies of a listener or route | an answer of the gateway's own, or none |
+//! | [`http`] | head of a request, its peer; the policies of a listener or route | a response of the gateway's own, or none |
 //! | [`postgres`] | statements of a text; the rules of a user | whether the user may run it |
 //! | [`redis`] | command, keys, channels of a request; a user's rules | whether the user may run it |
 //!

@@ -31,8 +31,8 @@ pub fn explain(settings: &HttpListenerSettings, query: &RouteQuery<'_>) -> Resul
     query.fields.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
     let line = (query.method.as_bytes(), query.target.as_bytes(), query.host.as_bytes());
     let head = RequestHead::from_parts(Version::Http11, line, fields, true, &HeadLimits::default())
-        .map_err(|error| format!("answered {}: {}", error.status(), error.text()))?;
+        .map_err(|error| format!("refused with {}: {}", error.status(), error.text()))?;
     let facts = Facts::of(&head, &settings.path_rules)
-        .map_err(|refusal| format!("answered {}: {}", refusal.status, refusal.text))?;
+        .map_err(|refusal| format!("refused with {}: {}", refusal.status, refusal.text))?;
     Ok(settings.routes.table.explain(&facts).to_string())
 }

@@ -13,7 +13,7 @@ use std::{
 
 use weir_base::time::turn;
 use weir_http_codec::{Fields, Known, RequestHead};
-use weir_policy::http::{Basic, BasicCheck, ForwardedFor, RateAnswer, RateKey, RateLimit, SlowCheck};
+use weir_policy::http::{Basic, BasicCheck, ForwardedFor, RateKey, RateLimit, RateOutcome, SlowCheck};
 use weir_telemetry::log::Peer;
 
 use crate::{
@@ -159,7 +159,7 @@ impl Policies {
         response_fields: &mut PolicyFields,
     ) -> Result<(), Denial> {
         let identity = response_fields.identity.as_ref().and_then(Identity::name);
-        let mut nearest: Option<(&RateLimit, RateAnswer)> = None;
+        let mut nearest: Option<(&RateLimit, RateOutcome)> = None;
         for rate in &self.rates {
             let Some(taken) = rate.take(client, &head.fields, identity, turn::now()) else { continue };
             if !taken.is_allowed {

@@ -449,6 +449,6 @@ upstream = "app"
     let (_, told) = routes(&["http://other.example/cart"]);
     assert!(told.contains("yes  default"), "{told}");
     let (_, told) = routes(&["http://shop.example/a%2Fb"]);
-    assert!(told.contains("answered 400"), "{told}");
+    assert!(told.contains("refused with 400"), "{told}");
     assert!(!routes(&["-l", "nobody"]).0);
 }

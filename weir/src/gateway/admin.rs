@@ -1,4 +1,4 @@
-//! The gateway as the admin server sees it: every answer is read from cells, tables and snapshots.
+//! The gateway as the admin server sees it: every response is read from cells, tables and snapshots.
 
 use std::{
     collections::BTreeMap,
@@ -10,9 +10,9 @@ use weir_admin::{
     BoxFuture, Problem,
     status::{
         AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Breaker, Check,
-        ConnectionAnswer, ConnectionQuery, Diagnostic, DrainState, DrainStatus, EndpointStatus, Health, InsightAnswer,
-        ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, RouteStatus, Severity, SlowLogReset,
-        UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
+        ConnectionQuery, ConnectionResponse, Diagnostic, DrainState, DrainStatus, EndpointStatus, Health,
+        InsightResponse, ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, RouteStatus, Severity,
+        SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
     },
 };
 use weir_base::time::Time;
@@ -51,7 +51,7 @@ impl weir_admin::Gateway for Gateway {
             let detail = |share| trouble(share).unwrap_or_else(|| share.health.state().name().to_owned());
             let is_well = shares.iter().all(|share| trouble(share).is_none());
             let detail = shares.iter().map(detail).collect::<Vec<_>>().join(", ");
-            // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
+            // A gateway whose server is down is still the right one to ask: it responds with an error at once. So this is
             // a warning, and does not take the gateway out of a balancer.
             checks.push(Check::warning(format!("upstream_{name}"), is_well, detail));
         }
@@ -134,7 +134,7 @@ impl weir_admin::Gateway for Gateway {
         self.states.iter().enumerate().map(worker).collect()
     }
 
-    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer> {
+    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionResponse> {
         let now = Time::now();
         let mut connections = connections::page(&self.table.entries(), &query, now);
         let snapshot = self.snapshot();
@@ -146,10 +146,10 @@ impl weir_admin::Gateway for Gateway {
         let is_silent = |state: &WorkerState| state.turn_age(now) > watch::STALL;
         let workers = self.states.iter().enumerate();
         let workers_silent = workers.filter(|(_, state)| is_silent(state)).map(|(id, _)| id as u32).collect();
-        Box::pin(async move { ConnectionAnswer { connections, workers_silent } })
+        Box::pin(async move { ConnectionResponse { connections, workers_silent } })
     }
 
-    fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
+    fn insight(&self) -> BoxFuture<'_, InsightResponse> {
         self.collect_insight()
     }
 
@@ -172,7 +172,7 @@ impl weir_admin::Gateway for Gateway {
     fn reload(&self) -> ReloadOutcome {
         let outcome = Gateway::reload(self);
         let generation = self.snapshot().generation;
-        let mut answer = ReloadOutcome {
+        let mut response = ReloadOutcome {
             outcome: ReloadResult::Rejected,
             generation,
             applied: Vec::new(),
@@ -181,13 +181,13 @@ impl weir_admin::Gateway for Gateway {
         };
         match outcome {
             Reloaded::Applied(change) => {
-                answer.outcome = ReloadResult::Applied;
-                answer.applied = change.applied;
-                answer.needs_restart = change.needs_restart;
+                response.outcome = ReloadResult::Applied;
+                response.applied = change.applied;
+                response.needs_restart = change.needs_restart;
             }
-            Reloaded::Unchanged => answer.outcome = ReloadResult::Unchanged,
-            Reloaded::Rejected(diagnostics) => answer.diagnostics = diagnostics.iter().map(diagnostic).collect(),
-            Reloaded::Refused(error) => answer.diagnostics.push(Diagnostic {
+            Reloaded::Unchanged => response.outcome = ReloadResult::Unchanged,
+            Reloaded::Rejected(diagnostics) => response.diagnostics = diagnostics.iter().map(diagnostic).collect(),
+            Reloaded::Refused(error) => response.diagnostics.push(Diagnostic {
                 file: None,
                 line: None,
                 column: None,
@@ -197,7 +197,7 @@ impl weir_admin::Gateway for Gateway {
                 remedy: Some("free the address or mend the file named, then reload again".to_owned()),
             }),
         }
-        answer
+        response
     }
 
     fn upgrade(&self) -> UpgradeOutcome {

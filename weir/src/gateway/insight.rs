@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use weir_admin::{
     BoxFuture,
-    status::{BigKeyStatus, HotKeyStatus, InsightAnswer, KeyDirection, KeyNames, SlowLogReset, SlowRequestStatus},
+    status::{BigKeyStatus, HotKeyStatus, InsightResponse, KeyDirection, KeyNames, SlowLogReset, SlowRequestStatus},
 };
 use weir_base::time::{Time, turn};
 use weir_config::Snapshot;
@@ -17,8 +17,8 @@ use weir_telemetry::Level;
 
 use super::{Gateway, plan::Mail, protocols::WorkerProtocols};
 
-/// How long the workers may take to answer; one that does not is in a turn that has lasted as long.
-const ANSWER_TIME: Duration = Duration::from_secs(1);
+/// How long the workers may take to respond; one that does not is in a turn that has lasted as long.
+const RESPONSE_TIME: Duration = Duration::from_secs(1);
 
 /// Settings of the workers' records: none where telemetry is off.
 pub(super) fn insight_settings(snapshot: &Snapshot) -> InsightSettings {
@@ -30,7 +30,7 @@ pub(super) fn insight_settings(snapshot: &Snapshot) -> InsightSettings {
 
 impl Gateway {
     /// The memory of all workers.
-    pub(super) fn collect_insight(&self) -> BoxFuture<'_, InsightAnswer> {
+    pub(super) fn collect_insight(&self) -> BoxFuture<'_, InsightResponse> {
         Box::pin(async {
             let (reports, workers_silent) = self.visit(|protocols| protocols.redis.insight.report(turn::now())).await;
             // Settings of telemetry hold from the start of the process to its end.
@@ -39,7 +39,7 @@ impl Gateway {
             let hot_keys = merge_hot_keys(reports.iter().map(|report| report.hot_keys.clone()));
             let big_keys = merge_big_keys(reports.iter().map(|report| report.big_keys.clone()));
             let slow = merge_slow_requests(reports.iter().map(|report| report.slow.clone()));
-            InsightAnswer {
+            InsightResponse {
                 names: match settings.names {
                     Names::Full => KeyNames::Full,
                     Names::Hashed => KeyNames::Hashed,
@@ -63,7 +63,7 @@ impl Gateway {
         })
     }
 
-    /// Runs `look` on every worker. Returns the results, and the workers that gave none in [`ANSWER_TIME`].
+    /// Runs `look` on every worker. Returns the results, and the workers that gave none in [`RESPONSE_TIME`].
     pub(super) async fn visit<T: Send + 'static>(&self, look: fn(&WorkerProtocols) -> T) -> (Vec<T>, Vec<u32>) {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         self.send_to_workers(|| {
@@ -80,7 +80,7 @@ impl Gateway {
                 silent.retain(|id| *id != worker);
             }
         };
-        let _ = tokio::time::timeout(ANSWER_TIME, all).await;
+        let _ = tokio::time::timeout(RESPONSE_TIME, all).await;
         (results, silent.into_iter().map(|id| id as u32).collect())
     }
 }

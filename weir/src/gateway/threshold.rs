@@ -7,7 +7,7 @@ use weir_base::time::Time;
 /// A threshold is left below this share of it.
 const FALL_BACK: f64 = 0.9;
 /// A threshold is left after this long below [`FALL_BACK`]. Default 10 s: balancers ask every few seconds and believe
-/// two or three answers alike, so what changes faster would be noise to them, and two lines a time in the log.
+/// two or three responses alike, so what changes faster would be noise to them, and two lines a time in the log.
 pub const HOLD: Duration = Duration::from_secs(10);
 
 /// Whether a value is above a threshold, in a way that does not flap.

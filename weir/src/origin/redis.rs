@@ -44,11 +44,11 @@ pub struct RedisArgs {
     #[arg(long, value_parser = duration)]
     delay: Option<Duration>,
 
-    /// Share of requests answered with an error, 0 to 1.
+    /// Share of requests that end with an error, 0 to 1.
     #[arg(long, default_value_t = 0.0)]
     error_ratio: f64,
 
-    /// Share of requests answered by closing the connection, 0 to 1.
+    /// Share of requests that end by closing the connection, 0 to 1.
     #[arg(long, default_value_t = 0.0)]
     disconnect_ratio: f64,
 

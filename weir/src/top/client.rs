@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use ureq::Agent;
 use weir_admin::status::{
-    ListenerList, ListenerStatus, ProbeAnswer, RouteList, RouteStatus, UpstreamList, UpstreamStatus, VersionStatus,
+    ListenerList, ListenerStatus, ProbeResponse, RouteList, RouteStatus, UpstreamList, UpstreamStatus, VersionStatus,
     WorkerList, WorkerStatus,
 };
 use weir_base::secret::Secret;
@@ -21,7 +21,7 @@ pub(super) struct Sample {
     /// When it was taken.
     pub(super) at: Instant,
     pub(super) version: VersionStatus,
-    pub(super) readiness: ProbeAnswer,
+    pub(super) readiness: ProbeResponse,
     pub(super) listeners: Vec<ListenerStatus>,
     pub(super) routes: Vec<RouteStatus>,
     pub(super) upstreams: Vec<UpstreamStatus>,
@@ -54,11 +54,11 @@ impl VisiblePage {
     }
 }
 
-/// Time for one answer. The server promises far less; this bounds how long the view is blind.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time for one response. The server promises far less; this bounds how long the view is blind.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes of one answer: 32 MiB is a `/metrics` of some 300,000 lines.
-const ANSWER_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of one response: 32 MiB is a `/metrics` of some 300,000 lines.
+const RESPONSE_BYTES_MAX: u64 = 32 << 20;
 
 /// The connections, as far as one page has them.
 const CONNECTIONS: &str = "/api/v1/connections?limit=1000";
@@ -67,7 +67,7 @@ impl AdminClient {
     /// A client for the server at `base`, a URL without path. Nothing is sent yet.
     pub(super) fn new(base: &str, token: Option<Secret>) -> Self {
         let config = Agent::config_builder()
-            .timeout_global(Some(ANSWER_TIMEOUT))
+            .timeout_global(Some(RESPONSE_TIMEOUT))
             .http_status_as_error(false)
             // Neither a redirect nor a proxy from the environment may carry the token elsewhere.
             .max_redirects(0)
@@ -135,7 +135,7 @@ impl AdminClient {
         let body = response
             .body_mut()
             .with_config()
-            .limit(ANSWER_BYTES_MAX)
+            .limit(RESPONSE_BYTES_MAX)
             .read_to_string()
             .map_err(|error| format!("{path}: {error}"))?;
         if statuses.contains(&status) {

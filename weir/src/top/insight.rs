@@ -151,7 +151,7 @@ pub(super) fn clients(mut page: ConnectionPage) -> InsightData {
     InsightData::Clients(page)
 }
 
-/// Draws the page that was chosen, if its answer is there already.
+/// Draws the page that was chosen, if its response is there already.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     let [_blank, title, area] =
         Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);

@@ -81,7 +81,7 @@ pub enum TopError {
     },
     /// Standard output is no terminal.
     NotATerminal,
-    /// The admin API did not answer; only with `--once`, the live view waits for it to come back.
+    /// The admin API did not respond; only with `--once`, the live view waits for it to come back.
     Unreachable(String),
     /// The terminal or standard output failed.
     Io(io::Error),
@@ -131,7 +131,7 @@ pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let (samples, polled) = mpsc::sync_channel(1);
     let (stop, stopped) = mpsc::channel();
     let interval = args.interval;
-    // Not joined at the end: it may be waiting for an answer, and the process ends with it.
+    // Not joined at the end: it may be waiting for a response, and the process ends with it.
     thread::Builder::new()
         .name("weir-top-poll".to_owned())
         .spawn(move || poll(&client, interval, &samples, &stopped))?;

@@ -25,7 +25,7 @@ const TABLE_EXTRA_LINES: u16 = 2;
 const WORKERS_WIDTH: u16 = 28;
 const WORKERS_WIDTH_WIDE: u16 = 40;
 
-/// Draws a frame. `now` is for how long ago the server last answered.
+/// Draws a frame. `now` is for how long ago the server last responded.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
     let view = view_of(state);
     let [header, body, help] =
@@ -136,10 +136,10 @@ fn totals_line(view: Option<&View>, width: u16) -> Line<'static> {
     Line::raw(text)
 }
 
-/// The one thing to look at first. That the server does not answer comes before what it last said.
+/// The one thing to look at first. That the server does not respond comes before what it last said.
 fn alert_line(state: &State, view: Option<&View>, now: Instant) -> Line<'static> {
     if let Some(failure) = &state.failure {
-        let age = state.answered_at.map_or_else(String::new, |at| {
+        let age = state.responded_at.map_or_else(String::new, |at| {
             let age = now.saturating_duration_since(at).as_secs_f64();
             format!(" for {}", format::span(age))
         });

@@ -18,7 +18,7 @@ pub(super) struct State {
     /// Why the last poll failed; `None` while polls succeed.
     pub(super) failure: Option<String>,
     /// When a poll last succeeded.
-    pub(super) answered_at: Option<Instant>,
+    pub(super) responded_at: Option<Instant>,
     pub(super) is_paused: bool,
     pub(super) sort: Sort,
     pub(super) focus: Section,
@@ -86,7 +86,7 @@ impl State {
             current: None,
             previous: None,
             failure: None,
-            answered_at: None,
+            responded_at: None,
             is_paused: false,
             sort: Sort { key: SortKey::Requests, is_reversed: false },
             focus: Section::Listeners,
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Takes the result of a poll. While paused the shown samples stay; whether the server answers is still shown.
+    /// Takes the result of a poll. While paused the shown samples stay; whether the server responds is still shown.
     pub(super) fn accept(&mut self, polled: Result<Sample, String>) {
         let sample = match polled {
             Ok(sample) => sample,
@@ -108,7 +108,7 @@ impl State {
             }
         };
         self.failure = None;
-        self.answered_at = Some(sample.at);
+        self.responded_at = Some(sample.at);
         if self.is_paused {
             return;
         }

@@ -64,7 +64,7 @@ pub fn run(args: &UpgradeArgs) -> Result<(), String> {
 
 fn by_admin(base: &str, token: Option<Secret>) -> Result<(), String> {
     let config = Agent::config_builder()
-        // The gateway answers in time; this is for one that is stopped.
+        // The gateway responds in time; this is for one that is stopped.
         .timeout_global(Some(limits::UPGRADE_DEADLINE + Duration::from_secs(5)))
         .timeout_connect(Some(Duration::from_secs(5)))
         .http_status_as_error(false)
@@ -101,7 +101,7 @@ fn print_result(outcome: &UpgradeOutcome) -> Result<(), String> {
     }
 }
 
-/// A signal has no answer, so the outcome is what becomes of the two processes.
+/// A signal has no response, so the outcome is what becomes of the two processes.
 fn by_signal(number: i32, limit: Duration) -> Result<(), String> {
     let pid = Pid::from_raw(number).ok_or("0 is no process id")?;
     let before = children(number);

@@ -1,4 +1,4 @@
-//! Queries and answers of `/api/v1/ai/keys`.
+//! Queries and responses of `/api/v1/ai/keys`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Query and answer of `/api/v1/ai/requests`.
+//! Query and response of `/api/v1/ai/requests`.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Query and answer of `/api/v1/connections`.
+//! Query and response of `/api/v1/connections`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,12 +25,12 @@ impl ConnectionQuery {
     }
 }
 
-/// Answers of the workers, in any order.
+/// Responses of the workers, in any order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ConnectionAnswer {
+pub struct ConnectionResponse {
     /// The connections.
     pub connections: Vec<ConnectionStatus>,
-    /// Workers that did not answer in time.
+    /// Workers that did not respond in time.
     pub workers_silent: Vec<u32>,
 }
 
@@ -142,17 +142,17 @@ pub struct ConnectionPage {
 }
 
 impl ConnectionPage {
-    /// The page for a query out of what the workers answered.
+    /// The page for a query out of what the workers sent.
     ///
     /// With a silent worker the page ends where it ends: going on from the last id is still right for the
     /// others, and `workers_silent` tells that entries are missing.
-    pub(crate) fn of(answer: ConnectionAnswer, query: &ConnectionQuery) -> Self {
-        let mut connections = answer.connections;
+    pub(crate) fn of(response: ConnectionResponse, query: &ConnectionQuery) -> Self {
+        let mut connections = response.connections;
         connections.retain(|connection| query.matches(connection));
         connections.sort_unstable_by_key(|connection| connection.id);
         let more = connections.len() > query.limit;
         connections.truncate(query.limit);
         let next_after = if more { connections.last().map(|connection| connection.id) } else { None };
-        Self { connections, next_after, workers_silent: answer.workers_silent }
+        Self { connections, next_after, workers_silent: response.workers_silent }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers of `/api/v1/hot-keys`, `/api/v1/big-keys` and `/api/v1/slow-log`.
+//! Responses of `/api/v1/hot-keys`, `/api/v1/big-keys` and `/api/v1/slow-log`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub enum KeyNames {
 
 /// Records of the workers, merged.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct InsightAnswer {
+pub struct InsightResponse {
     /// How much of a key is shown.
     pub names: KeyNames,
     /// Keys are sampled from one of this many requests.

@@ -1,4 +1,4 @@
-//! Answer of `/api/v1/listeners`.
+//! Response of `/api/v1/listeners`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The answer types of the API. They are the contract with scripts and with `weir top`: fields are added, not renamed.
+//! The response types of the API. They are the contract with scripts and with `weir top`: fields are added, not renamed.
 //!
 //! Units stand in the names. A counter counts since the process started; rates are left to the reader.
 
@@ -21,9 +21,11 @@ pub use ai_key::{
 };
 pub use ai_request::{AiRequestList, AiRequestQuery, StatusFilter};
 pub use certificate::{CertificateState, CertificateStatus};
-pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus, PoolWait};
+pub use connection::{
+    ConnectionPage, ConnectionQuery, ConnectionResponse, ConnectionState, ConnectionStatus, PoolWait,
+};
 pub use insight::{
-    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, InsightAnswer, KeyDirection, KeyNames, SlowLogList,
+    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, InsightResponse, KeyDirection, KeyNames, SlowLogList,
     SlowLogReset, SlowRequestStatus,
 };
 pub use listener::{KneeAction, KneeStatus, ListenerList, ListenerState, ListenerStatus, Quantiles};
@@ -31,7 +33,7 @@ pub use operation::{
     Diagnostic, DrainState, DrainStatus, ReloadOutcome, ReloadResult, Severity, UpgradeOutcome, UpgradeResult,
     VersionStatus,
 };
-pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
+pub use probe::{Check, CheckResult, ProbeResponse, Verdict};
 pub use responses::{ErrorStatus, ResponseClasses};
 pub use route::{RouteList, RouteStatus, Validity};
 pub use upstream::{Breaker, EndpointStatus, Health, UpstreamList, UpstreamStatus};

@@ -1,4 +1,4 @@
-//! Answers of `/api/v1/version`, `/api/v1/reload`, `/api/v1/upgrade` and `/api/v1/drain`.
+//! Responses of `/api/v1/version`, `/api/v1/reload`, `/api/v1/upgrade` and `/api/v1/drain`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

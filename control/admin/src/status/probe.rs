@@ -1,4 +1,4 @@
-//! Answers of `/livez`, `/readyz` and `/startupz`.
+//! Responses of `/livez`, `/readyz` and `/startupz`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,15 +54,15 @@ pub struct CheckResult {
 
 /// Response of a probe: 503 if a check fails, else 200.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ProbeAnswer {
+pub struct ProbeResponse {
     /// `fail` if a check fails, else `pass`.
     pub status: Verdict,
     /// Every check by name.
     pub checks: Vec<CheckResult>,
 }
 
-impl ProbeAnswer {
-    /// The answer for these checks, with details or without.
+impl ProbeResponse {
+    /// The response for these checks, with details or without.
     pub(crate) fn of(checks: Vec<Check>, with_details: bool) -> Self {
         let fails = checks.iter().any(|check| check.verdict == Verdict::Fail);
         let status = if fails { Verdict::Fail } else { Verdict::Pass };

@@ -1,4 +1,4 @@
-//! Answer of `/api/v1/upstreams`.
+//! Response of `/api/v1/upstreams`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Answer of `/api/v1/workers`.
+//! Response of `/api/v1/workers`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -27,32 +27,32 @@ fn values(document: &Value) -> Vec<(String, &Value)> {
 #[test]
 fn the_document_is_served_as_it_is_generated() {
     let server = start(&FakeGateway::new());
-    let answer = fetch(&server, "/api/v1/openapi.json");
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    let document = answer.json();
+    let response = fetch(&server, "/api/v1/openapi.json");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    let document = response.json();
     assert_eq!(document, weir_admin::openapi_document("0.1.0"));
     assert_eq!(document["openapi"], "3.1.0");
 }
 
 #[test]
-fn every_operation_of_the_document_is_routed_and_answers_as_it_says() {
+fn every_operation_of_the_document_is_routed_and_responses_as_it_says() {
     let server = start(&FakeGateway::new());
     let document = weir_admin::openapi_document("0");
     let paths = document["paths"].as_object().expect("paths");
     assert_eq!(paths.len(), 24);
     for (path, item) in paths {
         for verb in ["get", "post", "put", "delete", "patch", "options"] {
-            let answer = ask(&server, &verb.to_ascii_uppercase(), path, &[]);
+            let response = ask(&server, &verb.to_ascii_uppercase(), path, &[]);
             let Some(operation) = item.get(verb) else {
-                assert_eq!(answer.status, 405, "{verb} {path}");
+                assert_eq!(response.status, 405, "{verb} {path}");
                 continue;
             };
-            let response = &operation["responses"][answer.status.to_string()];
-            assert!(response.is_object(), "{verb} {path}: {} is not in the document", answer.status);
-            let content_type = answer.header("content-type").expect("a content type");
+            let described = &operation["responses"][response.status.to_string()];
+            assert!(described.is_object(), "{verb} {path}: {} is not in the document", response.status);
+            let content_type = response.header("content-type").expect("a content type");
             let kind = content_type.split(';').next().expect("a media type");
-            assert!(response["content"].get(kind).is_some(), "{verb} {path}: {kind}");
+            assert!(described["content"].get(kind).is_some(), "{verb} {path}: {kind}");
         }
     }
 }

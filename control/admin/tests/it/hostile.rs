@@ -14,7 +14,7 @@ use crate::support::{FakeGateway, PATIENCE, connect, fetch, loopback, start, sta
 const SHORT: Duration = Duration::from_millis(300);
 
 fn impatient() -> AdminSettings {
-    AdminSettings { deadlines: Deadlines { head: SHORT, answer: SHORT }, ..loopback() }
+    AdminSettings { deadlines: Deadlines { head: SHORT, response: SHORT }, ..loopback() }
 }
 
 /// Reads until the server closes; false if it does not within [`PATIENCE`].
@@ -31,7 +31,7 @@ fn is_closed_by_server(stream: &mut TcpStream) -> bool {
 }
 
 /// Retries on a refused or reset connection would hide what these tests look for, so there are none.
-fn answers_quickly(server: &AdminServer) {
+fn responds_quickly(server: &AdminServer) {
     let begin = Instant::now();
     assert_eq!(fetch(server, "/livez").status, 200);
     assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
@@ -55,8 +55,8 @@ fn dripping_a_head_does_not_extend_its_deadline() {
     for byte in b"GET /livez HTTP/1.1\r\nHost: localhost\r\n".iter().cycle() {
         // A closed peer shows as a failed write, or as the end when read.
         let is_written = drip.write_all(&[*byte]).is_ok();
-        let mut answer = [0; 512];
-        let is_open = match drip.read(&mut answer) {
+        let mut response = [0; 512];
+        let is_open = match drip.read(&mut response) {
             Ok(count) => count > 0,
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         };
@@ -66,7 +66,7 @@ fn dripping_a_head_does_not_extend_its_deadline() {
         assert!(begin.elapsed() < PATIENCE, "still open");
         thread::sleep(Duration::from_millis(20));
     }
-    answers_quickly(&server);
+    responds_quickly(&server);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn an_idle_keep_alive_connection_is_closed_too() {
 }
 
 #[test]
-fn a_client_that_does_not_read_its_answers_is_cut() {
+fn a_client_that_does_not_read_its_responses_is_cut() {
     let gateway = FakeGateway::new();
     gateway.lengthen_metrics(1000);
     let length = {
@@ -89,7 +89,7 @@ fn a_client_that_does_not_read_its_answers_is_cut() {
     };
     let server = start_with(impatient(), &gateway);
     let mut greedy = connect(&server);
-    // Pipelined, since the buffers of both sockets take several answers (tcp_wmem and tcp_rmem go up to 4 and 6 MiB).
+    // Pipelined, since the buffers of both sockets take several responses (tcp_wmem and tcp_rmem go up to 4 and 6 MiB).
     const REQUESTS: usize = 100;
     assert!(length * REQUESTS > 24 << 20, "{length} bytes are too few to fill the buffers");
     let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -113,7 +113,7 @@ fn a_client_that_does_not_read_its_answers_is_cut() {
         }
     }
     assert!(received < length * REQUESTS, "cut, not completed late");
-    answers_quickly(&server);
+    responds_quickly(&server);
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn a_slow_body_ends_at_the_routes_deadline() {
         "POST /api/v1/drain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{"
     )
     .expect("send");
-    let mut answer = [0; 64];
-    let count = slow.read(&mut answer).expect("an answer");
-    assert!(answer[..count].starts_with(b"HTTP/1.1 504 "), "{:?}", String::from_utf8_lossy(&answer[..count]));
+    let mut response = [0; 64];
+    let count = slow.read(&mut response).expect("a response");
+    assert!(response[..count].starts_with(b"HTTP/1.1 504 "), "{:?}", String::from_utf8_lossy(&response[..count]));
 }
 
 #[test]
@@ -150,13 +150,13 @@ fn heads_beyond_the_limits_are_refused() {
     let long = format!("X-Filler: {}\r\n", "x".repeat(64 * 1024));
     for lines in [many, long] {
         let mut stream = connect(&server);
-        // The server may answer and close before it has read everything.
+        // The server may respond and close before it has read everything.
         let _ = write!(stream, "GET /livez HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
-        let mut answer = [0; 16];
-        let count = stream.read(&mut answer).unwrap_or(0);
-        assert!(count == 0 || answer.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&answer));
+        let mut response = [0; 16];
+        let count = stream.read(&mut response).unwrap_or(0);
+        assert!(count == 0 || response.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&response));
     }
-    answers_quickly(&server);
+    responds_quickly(&server);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn bytes_that_are_no_http_close_the_connection() {
         stream.write_all(bytes).expect("send");
         assert!(is_closed_by_server(&mut stream), "{bytes:?}");
     }
-    answers_quickly(&server);
+    responds_quickly(&server);
 }
 
 #[test]
@@ -180,5 +180,5 @@ fn a_panic_of_the_gateway_costs_one_connection_and_not_the_thread() {
         write!(stream, "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("send");
         assert!(is_closed_by_server(&mut stream));
     }
-    answers_quickly(&server);
+    responds_quickly(&server);
 }

@@ -12,20 +12,20 @@ const JSON: &str = "Content-Type: application/json";
 const KEYS: &str = "/api/v1/ai/keys";
 
 #[test]
-fn a_key_is_issued_and_its_text_is_in_the_answer_alone() {
+fn a_key_is_issued_and_its_text_is_in_the_response_alone() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     let body = r#"{"name":"ci","policy":{"models":["m"],"day_tokens":9}}"#;
-    let answer = ask_with(&server, "POST", KEYS, &[JSON], body);
-    assert_eq!((answer.status, answer.header("cache-control")), (201, Some("no-store")));
-    assert_eq!((&answer.json()["text"], &answer.json()["key"]["name"]), (&KEY_TEXT.into(), &"ci".into()));
+    let response = ask_with(&server, "POST", KEYS, &[JSON], body);
+    assert_eq!((response.status, response.header("cache-control")), (201, Some("no-store")));
+    assert_eq!((&response.json()["text"], &response.json()["key"]["name"]), (&KEY_TEXT.into(), &"ci".into()));
     let orders = gateway.key_orders.lock().unwrap().clone();
     let [AiKeyOrder::Create(request)] = &orders[..] else { panic!("{orders:?}") };
     let policy = request.policy.clone().expect("a policy");
     assert_eq!((&*request.name, policy.day_tokens, policy.models), ("ci", Some(9), Some(vec!["m".to_owned()])));
     for path in [KEYS, "/api/v1/ai/keys/ci"] {
-        let answer = fetch(&server, path);
-        assert_eq!((answer.status, answer.body.contains(KEY_TEXT)), (200, false), "{path}");
+        let response = fetch(&server, path);
+        assert_eq!((response.status, response.body.contains(KEY_TEXT)), (200, false), "{path}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_page_of_a_foreign_site_and_a_caller_without_the_token_change_nothing() {
 }
 
 #[test]
-fn orders_wait_for_each_other_and_probes_answer_meanwhile() {
+fn orders_wait_for_each_other_and_probes_respond_meanwhile() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     gateway.gate.close();

@@ -1,4 +1,4 @@
-//! The admin server over real sockets on loopback, with a gateway made of fixed answers.
+//! The admin server over real sockets on loopback, with a gateway made of fixed responses.
 
 mod document;
 mod hostile;

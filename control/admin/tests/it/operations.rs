@@ -15,9 +15,9 @@ use crate::support::{FakeGateway, PATIENCE, connect, exchange, fetch, loopback, 
 fn a_good_reload_lists_applied_and_waiting_changes() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    let answer = send(&server, "/api/v1/reload");
-    assert_eq!(answer.status, 200);
-    let outcome: ReloadOutcome = serde_json::from_value(answer.json()).expect("an outcome");
+    let response = send(&server, "/api/v1/reload");
+    assert_eq!(response.status, 200);
+    let outcome: ReloadOutcome = serde_json::from_value(response.json()).expect("an outcome");
     assert_eq!(outcome.outcome, ReloadResult::Applied);
     assert_eq!(outcome.generation, 5);
     assert_eq!(outcome.applied.len(), 1);
@@ -29,9 +29,9 @@ fn a_rejected_reload_is_422_with_every_mistake() {
     let gateway = FakeGateway::new();
     gateway.config_is_valid.store(false, Ordering::SeqCst);
     let server = start(&gateway);
-    let answer = send(&server, "/api/v1/reload");
-    assert_eq!(answer.status, 422);
-    let outcome: ReloadOutcome = serde_json::from_value(answer.json()).expect("an outcome");
+    let response = send(&server, "/api/v1/reload");
+    assert_eq!(response.status, 422);
+    let outcome: ReloadOutcome = serde_json::from_value(response.json()).expect("an outcome");
     assert_eq!(outcome.outcome, ReloadResult::Rejected);
     assert_eq!(outcome.generation, 4);
     assert_eq!(outcome.diagnostics[0].line, Some(4));
@@ -39,7 +39,7 @@ fn a_rejected_reload_is_422_with_every_mistake() {
 }
 
 #[test]
-fn while_a_reload_blocks_the_probes_answer_and_a_second_one_is_refused() {
+fn while_a_reload_blocks_the_probes_respond_and_a_second_one_is_refused() {
     let gateway = FakeGateway::new();
     gateway.gate.close();
     let server = start(&gateway);
@@ -59,15 +59,15 @@ fn while_a_reload_blocks_the_probes_answer_and_a_second_one_is_refused() {
 }
 
 #[test]
-fn an_upgrade_is_answered_with_its_result() {
+fn an_upgrade_gets_its_result() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     let cases = [(UpgradeResult::Done, 200), (UpgradeResult::Failed, 422), (UpgradeResult::Refused, 409)];
     for (result, status) in cases {
         *gateway.upgrade_result.lock().unwrap() = result;
-        let answer = send(&server, "/api/v1/upgrade");
-        assert_eq!(answer.status, status, "{result:?}");
-        let outcome: UpgradeOutcome = serde_json::from_value(answer.json()).expect("an outcome");
+        let response = send(&server, "/api/v1/upgrade");
+        assert_eq!(response.status, status, "{result:?}");
+        let outcome: UpgradeOutcome = serde_json::from_value(response.json()).expect("an outcome");
         let is_done = result == UpgradeResult::Done;
         assert_eq!((outcome.result, outcome.successor), (result, is_done.then_some(42)));
         assert_eq!(outcome.reason.is_none(), is_done);
@@ -75,7 +75,7 @@ fn an_upgrade_is_answered_with_its_result() {
 }
 
 #[test]
-fn while_an_upgrade_waits_a_second_one_is_refused_and_a_reload_is_still_answered() {
+fn while_an_upgrade_waits_a_second_one_is_refused_and_a_reload_still_gets_a_response() {
     let gateway = FakeGateway::new();
     gateway.gate.close();
     let server = start(&gateway);
@@ -121,9 +121,9 @@ fn a_stopped_server_leaves_a_shared_socket_to_the_other() {
         let new = AdminServer::start_on(loopback(), copy, successor).expect("started");
         old.stopper().stop();
         gateway.gate.open();
-        assert_eq!(asked.join().expect("the answer under way").status, 200);
+        assert_eq!(asked.join().expect("the response under way").status, 200);
         for _ in 0..20 {
-            assert_eq!(fetch(&new, "/readyz").status, 503, "only the new one is unready, so it answered");
+            assert_eq!(fetch(&new, "/readyz").status, 503, "only the new one is unready, so it responded");
         }
     });
 }
@@ -132,9 +132,9 @@ fn a_stopped_server_leaves_a_shared_socket_to_the_other() {
 fn drain_is_accepted_and_may_be_requested_again() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    let answer = send(&server, "/api/v1/drain");
-    assert_eq!(answer.status, 202);
-    assert_eq!(answer.json()["state"], "started");
+    let response = send(&server, "/api/v1/drain");
+    assert_eq!(response.status, 202);
+    assert_eq!(response.json()["state"], "started");
     assert_eq!(send(&server, "/api/v1/drain").json()["state"], "draining");
     assert_eq!(gateway.drains.load(Ordering::SeqCst), 2);
     assert_eq!(fetch(&server, "/readyz").status, 503);
@@ -177,7 +177,7 @@ fn a_stopped_server_closes_its_connections_and_its_port() {
     let server = start(&gateway);
     let address = server.local_addr();
     let mut idle = connect(&server);
-    // Answered, so it is accepted for sure.
+    // Responded, so it is accepted for sure.
     assert_eq!(fetch(&server, "/livez").status, 200);
     let begin = Instant::now();
     server.stop();
@@ -198,7 +198,7 @@ fn a_blocked_reload_does_not_hold_up_the_end() {
         let mut stream = TcpStream::connect(address).expect("connect");
         write!(stream, "POST /api/v1/reload HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("send");
         let mut rest = Vec::new();
-        // Cut or answered, either ends the wait.
+        // Cut or responded, either ends the wait.
         let _ = stream.read_to_end(&mut rest);
     });
     let begin = Instant::now();

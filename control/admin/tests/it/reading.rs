@@ -14,9 +14,9 @@ fn a_probe_names_each_check_and_shows_details_only_on_request() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     for path in ["/livez", "/readyz", "/startupz"] {
-        let answer = fetch(&server, path);
-        assert_eq!(answer.status, 200, "{path}");
-        let body = answer.json();
+        let response = fetch(&server, path);
+        assert_eq!(response.status, 200, "{path}");
+        let body = response.json();
         assert_eq!(body["status"], "pass", "{path}");
         assert_eq!(body["checks"][0]["status"], "pass", "{path}");
         assert!(body["checks"][0]["name"].is_string(), "{path}");
@@ -33,9 +33,9 @@ fn a_failing_check_makes_the_probe_503_and_is_named() {
     let gateway = FakeGateway::new();
     gateway.ready.store(false, Ordering::SeqCst);
     let server = start(&gateway);
-    let answer = fetch(&server, "/readyz?verbose");
-    assert_eq!(answer.status, 503);
-    let body = answer.json();
+    let response = fetch(&server, "/readyz?verbose");
+    assert_eq!(response.status, 503);
+    let body = response.json();
     assert_eq!(body["status"], "fail");
     assert_eq!(body["checks"][0]["status"], "pass");
     assert_eq!(body["checks"][1]["name"], "not_draining");
@@ -47,9 +47,9 @@ fn a_failing_check_makes_the_probe_503_and_is_named() {
 #[test]
 fn a_warning_is_named_and_fails_no_probe() {
     let server = start(&FakeGateway::new());
-    let answer = fetch(&server, "/readyz?verbose");
-    assert_eq!(answer.status, 200);
-    let body = answer.json();
+    let response = fetch(&server, "/readyz?verbose");
+    assert_eq!(response.status, 200);
+    let body = response.json();
     assert_eq!(body["status"], "pass");
     assert_eq!(body["checks"][2]["name"], "upstream_redis-main");
     assert_eq!(body["checks"][2]["status"], "warn");
@@ -77,10 +77,10 @@ fn metrics_are_the_gateways_and_the_processs() {
     let open = gateway.registry.shared().gauge(&catalog::CONNECTIONS_OPEN, &["cache"]);
     open.set(7);
     let server = start(&gateway);
-    let answer = fetch(&server, "/metrics");
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    assert!(answer.body.contains("\nweir_connections_open{listener=\"cache\"} 7\n"));
+    let response = fetch(&server, "/metrics");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(response.body.contains("\nweir_connections_open{listener=\"cache\"} 7\n"));
     for family in [
         &catalog::PROCESS_CPU_SECONDS,
         &catalog::PROCESS_RESIDENT_BYTES,
@@ -89,7 +89,7 @@ fn metrics_are_the_gateways_and_the_processs() {
         &catalog::PROCESS_START_TIME,
     ] {
         let prefix = format!("{} ", family.name);
-        let lines = answer.body.lines().filter(|line| line.starts_with(&prefix));
+        let lines = response.body.lines().filter(|line| line.starts_with(&prefix));
         let values: Vec<f64> = lines.map(|line| line[prefix.len()..].parse().expect("a number")).collect();
         assert_eq!(values.len(), 1, "{}", family.name);
         assert!(values[0] >= 0.0);
@@ -117,7 +117,7 @@ fn responses_are_counted_by_route_and_status_and_never_by_request_text() {
 }
 
 #[test]
-fn status_answers_read_back_into_their_types() {
+fn status_responses_read_back_into_their_types() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     let listeners: ListenerList =
@@ -181,8 +181,8 @@ fn wrong_parameters_are_named_and_not_guessed_at() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     for query in ["limit=0", "limit=1001", "limit=-1", "limit=x", "lmit=5", "limit=1&limit=2", "worker=999999999999"] {
-        let answer = fetch(&server, &format!("/api/v1/connections?{query}"));
-        assert_eq!(answer.problem(400), "query", "{query}");
+        let response = fetch(&server, &format!("/api/v1/connections?{query}"));
+        assert_eq!(response.problem(400), "query", "{query}");
     }
 }
 
@@ -190,11 +190,11 @@ fn wrong_parameters_are_named_and_not_guessed_at() {
 fn the_index_lists_every_path() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    let answer = fetch(&server, "/");
-    assert_eq!(answer.status, 200);
+    let response = fetch(&server, "/");
+    assert_eq!(response.status, 200);
     let document = weir_admin::openapi_document("0");
     for path in document["paths"].as_object().expect("paths").keys() {
-        assert!(answer.body.contains(&format!(" {path} ")), "{path}");
+        assert!(response.body.contains(&format!(" {path} ")), "{path}");
     }
 }
 
@@ -211,22 +211,22 @@ fn unknown_paths_and_wrong_methods_are_problems() {
         ("GET", "/api/v1/drain", "POST"),
         ("OPTIONS", "/api/v1/reload", "POST"),
     ] {
-        let answer = ask(&server, method, path, &[]);
-        assert_eq!(answer.problem(405), "method", "{method} {path}");
+        let response = ask(&server, method, path, &[]);
+        assert_eq!(response.problem(405), "method", "{method} {path}");
         let allowed: Vec<&str> =
-            answer.headers.iter().filter(|(name, _)| name == "allow").map(|(_, value)| value.as_str()).collect();
+            response.headers.iter().filter(|(name, _)| name == "allow").map(|(_, value)| value.as_str()).collect();
         assert_eq!(allowed, [allow], "{method} {path}");
     }
     assert_eq!(gateway.drains.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn head_answers_without_a_body() {
+fn head_responses_without_a_body() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    let answer = ask(&server, "HEAD", "/readyz", &[]);
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.body, "");
+    let response = ask(&server, "HEAD", "/readyz", &[]);
+    assert_eq!(response.status, 200);
+    assert_eq!(response.body, "");
 }
 
 #[test]
@@ -238,9 +238,9 @@ fn a_hundred_concurrent_scrapes_all_get_the_whole_text() {
     thread::scope(|scope| {
         for _ in 0..100 {
             scope.spawn(|| {
-                let answer = fetch(&server, "/metrics");
-                assert_eq!(answer.status, 200);
-                assert_eq!(answer.body.matches("\nweir_connections_total{").count(), 1000);
+                let response = fetch(&server, "/metrics");
+                assert_eq!(response.status, 200);
+                assert_eq!(response.body.matches("\nweir_connections_total{").count(), 1000);
             });
         }
     });

@@ -70,11 +70,11 @@ fn with_a_token_all_but_index_and_probes_asks_for_it() {
             let refused = ask(&server, &method, path, &[]);
             assert_eq!(refused.problem(401), "token", "{path}");
             assert!(refused.header("www-authenticate").is_some_and(|value| value.starts_with("Bearer")));
-            let answer = ask(&server, &method, path, &[&right]);
+            let response = ask(&server, &method, path, &[&right]);
             // Orders about keys want a body, or a key that is there.
             let is_of_keys = path.starts_with("/api/v1/ai/keys");
-            let is_taken = (200..300).contains(&answer.status) || is_of_keys && matches!(answer.status, 400 | 404);
-            assert!(is_taken, "{path}: {answer:?}");
+            let is_taken = (200..300).contains(&response.status) || is_of_keys && matches!(response.status, 400 | 404);
+            assert!(is_taken, "{path}: {response:?}");
         }
     }
     assert_eq!(guarded, 23);
@@ -101,14 +101,14 @@ fn only_the_very_token_opens() {
         format!("X-Token: {TOKEN}"),
     ];
     for header in &wrong {
-        let answer = ask(&server, "POST", "/api/v1/drain", &[header]);
-        assert_eq!(answer.problem(401), "token", "{header}");
-        assert!(!answer.body.contains("canary"));
+        let response = ask(&server, "POST", "/api/v1/drain", &[header]);
+        assert_eq!(response.problem(401), "token", "{header}");
+        assert!(!response.body.contains("canary"));
     }
     assert_eq!(gateway.drains.load(Ordering::SeqCst), 0);
     // The scheme's case does not matter (RFC 9110 section 11.1).
-    let answer = ask(&server, "GET", "/metrics", &[&format!("authorization: BEARER {TOKEN}")]);
-    assert_eq!(answer.status, 200);
+    let response = ask(&server, "GET", "/metrics", &[&format!("authorization: BEARER {TOKEN}")]);
+    assert_eq!(response.status, 200);
 }
 
 #[test]
@@ -154,33 +154,33 @@ fn a_rebound_name_is_refused_on_loopback() {
 fn an_absolute_target_counts_as_the_host() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    let answer = exchange(
+    let response = exchange(
         &server,
         "GET http://evil.example/api/v1/config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(answer.problem(403), "host");
+    assert_eq!(response.problem(403), "host");
 }
 
 #[test]
-fn without_host_only_http_1_0_is_answered() {
+fn without_host_only_http_1_0_is_served() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     assert_eq!(exchange(&server, "GET /livez HTTP/1.0\r\n\r\n").status, 200);
-    let answer = exchange(&server, "GET /livez HTTP/1.1\r\nConnection: close\r\n\r\n");
-    assert_eq!(answer.problem(400), "host");
+    let response = exchange(&server, "GET /livez HTTP/1.1\r\nConnection: close\r\n\r\n");
+    assert_eq!(response.problem(400), "host");
 }
 
 #[test]
-fn a_listed_name_is_answered_on_loopback() {
+fn a_listed_name_is_served_on_loopback() {
     let gateway = FakeGateway::new();
     let settings = AdminSettings { hosts: vec!["weir.internal".to_owned()], ..loopback() };
     let server = start_with(settings, &gateway);
-    let answer = exchange(&server, "GET /livez HTTP/1.1\r\nHost: Weir.Internal:443\r\nConnection: close\r\n\r\n");
-    assert_eq!(answer.status, 200);
+    let response = exchange(&server, "GET /livez HTTP/1.1\r\nHost: Weir.Internal:443\r\nConnection: close\r\n\r\n");
+    assert_eq!(response.status, 200);
 }
 
 #[test]
-fn off_loopback_the_token_protects_and_any_name_is_answered() {
+fn off_loopback_the_token_protects_and_any_name_is_served() {
     let gateway = FakeGateway::new();
     let settings = AdminSettings { bind: SocketAddr::from(([0, 0, 0, 0], 0)), ..with_token(TOKEN) };
     let server = start_with(settings, &gateway);
@@ -210,25 +210,25 @@ fn a_page_of_another_site_cannot_drain_through_the_browser() {
         "Sec-Fetch-Site: cross-site",
         "Sec-Fetch-Site: same-site",
     ] {
-        let answer = ask(&server, "POST", "/api/v1/drain", &[header]);
-        assert_eq!(answer.problem(403), "site", "{header}");
+        let response = ask(&server, "POST", "/api/v1/drain", &[header]);
+        assert_eq!(response.problem(403), "site", "{header}");
     }
     assert_eq!(gateway.drains.load(Ordering::SeqCst), 0);
-    let answer = ask(&server, "POST", "/api/v1/drain", &[&own, "Sec-Fetch-Site: same-origin"]);
-    assert_eq!(answer.status, 202);
+    let response = ask(&server, "POST", "/api/v1/drain", &[&own, "Sec-Fetch-Site: same-origin"]);
+    assert_eq!(response.status, 202);
     // Following a link to a page that only reads does no harm.
-    let answer = ask(&server, "GET", "/metrics", &["Sec-Fetch-Site: cross-site"]);
-    assert_eq!(answer.status, 200);
+    let response = ask(&server, "GET", "/metrics", &["Sec-Fetch-Site: cross-site"]);
+    assert_eq!(response.status, 200);
 }
 
 #[test]
-fn answers_are_not_stored_and_not_sniffed() {
+fn responses_are_not_stored_and_not_sniffed() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    for answer in [fetch(&server, "/metrics"), send(&server, "/nothing")] {
-        assert_eq!(answer.header("cache-control"), Some("no-store"));
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-        assert!(answer.header("access-control-allow-origin").is_none());
+    for response in [fetch(&server, "/metrics"), send(&server, "/nothing")] {
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+        assert!(response.header("access-control-allow-origin").is_none());
     }
 }
 

@@ -1,4 +1,4 @@
-//! A gateway with fixed answers, and HTTP by hand so that every byte of a request is the test's own.
+//! A gateway with fixed responses, and HTTP by hand so that every byte of a request is the test's own.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_admin::status::{
     AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyPolicy, AiKeyQuery, AiKeySource, AiKeyState, AiKeyStatus, AiKeyUsage,
-    AiRequestList, AiRequestQuery, Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState,
+    AiRequestList, AiRequestQuery, Breaker, Check, ConnectionQuery, ConnectionResponse, ConnectionState,
     ConnectionStatus, Diagnostic, DrainState, DrainStatus, EndpointStatus, ErrorStatus, Health, HotKeyStatus,
-    InsightAnswer, KeyNames, KneeAction, KneeStatus, ListenerState, ListenerStatus, Quantiles, ReloadOutcome,
+    InsightResponse, KeyNames, KneeAction, KneeStatus, ListenerState, ListenerStatus, Quantiles, ReloadOutcome,
     ReloadResult, ResponseClasses, RouteStatus, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus,
     Validity, VersionStatus, WorkerStatus,
 };
@@ -228,7 +228,7 @@ impl Gateway for FakeGateway {
     }
 
     /// Two workers, each of which sends its own lowest ids, the second's first: the order is for the server to mend.
-    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer> {
+    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionResponse> {
         let workers_silent = self.silent_workers.lock().unwrap().clone();
         let mut connections = Vec::new();
         for worker in [1, 0] {
@@ -241,10 +241,10 @@ impl Gateway for FakeGateway {
                 .filter(|connection| query.matches(connection));
             connections.extend(own.take(query.limit + 1));
         }
-        Box::pin(async move { ConnectionAnswer { connections, workers_silent } })
+        Box::pin(async move { ConnectionResponse { connections, workers_silent } })
     }
 
-    fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
+    fn insight(&self) -> BoxFuture<'_, InsightResponse> {
         let hot_key = |n: u32| HotKeyStatus {
             key: format!("key:{n}"),
             key_bytes: 5,
@@ -258,7 +258,13 @@ impl Gateway for FakeGateway {
         let workers_silent = self.silent_workers.lock().unwrap().clone();
         let hot_keys = (0..300).map(hot_key).collect();
         Box::pin(async move {
-            InsightAnswer { names: KeyNames::Full, sample: 64, hot_keys, workers_silent, ..InsightAnswer::default() }
+            InsightResponse {
+                names: KeyNames::Full,
+                sample: 64,
+                hot_keys,
+                workers_silent,
+                ..InsightResponse::default()
+            }
         })
     }
 
@@ -411,7 +417,7 @@ pub fn start_with(settings: AdminSettings, gateway: &Arc<FakeGateway>) -> AdminS
     AdminServer::start(settings, Arc::clone(gateway) as Arc<dyn Gateway>).expect("it starts")
 }
 
-/// An answer, taken apart.
+/// A response, taken apart.
 #[derive(Debug)]
 pub struct AdminResponse {
     pub status: u16,

@@ -6,7 +6,7 @@
 //! 1. Each worker remembers recent results ([`SeenCredentials`]), right and wrong credentials apart, by
 //!    a keyed hash of name and password. The key is made again with each [`Basic`], so a reload forgets all.
 //! 2. Credentials that are not remembered become a [`SlowCheck`], which the session has run on a thread that serves no
-//!    connections. At most [`CHECKS_MAX`] are under way in the process; beyond it the answer is 503 with `Retry-After`.
+//!    connections. At most [`CHECKS_MAX`] are under way in the process; beyond it the response is 503 with `Retry-After`.
 //! 3. A name that does not exist costs as much as the costliest user, so that timing does not reveal which names exist.
 //!
 //! Fast hashes (see [`StoredPassword::is_slow`]) are computed at once and not remembered.
@@ -123,7 +123,7 @@ impl Default for SeenCredentials {
     }
 }
 
-/// The answer to credentials.
+/// The response to credentials.
 #[derive(Debug)]
 pub enum BasicCheck {
     /// This user.

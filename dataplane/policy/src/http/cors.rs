@@ -1,4 +1,4 @@
-//! Which pages of other origins may read answers (Fetch standard, "CORS protocol").
+//! Which pages of other origins may read responses (Fetch standard, "CORS protocol").
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ const REQUEST_PRIVATE_NETWORK: &[u8] = b"access-control-request-private-network"
 const VARY_PREFLIGHT: &[u8] =
     b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers, Access-Control-Request-Private-Network";
 
-/// Pages that may read answers.
+/// Pages that may read responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginRule {
     /// Every page. Not together with credentials.
@@ -56,9 +56,9 @@ pub struct CorsSettings {
     pub headers: Vec<String>,
     /// Response headers that pages may read.
     pub expose: Vec<String>,
-    /// Seconds for which a browser may keep the answer to a preflight. `None`: its own default, 5 s.
+    /// Seconds for which a browser may keep the response to a preflight. `None`: its own default, 5 s.
     pub max_age: Option<u32>,
-    /// Pages may send cookies and read the answer.
+    /// Pages may send cookies and read the response.
     pub credentials: bool,
     /// Pages of public networks may reach this one in a private network (Private Network Access).
     pub private_network: bool,
@@ -78,17 +78,17 @@ pub struct Cors {
     private_network: bool,
 }
 
-/// The answer to a preflight: status 204 and these fields. It is never forwarded.
+/// The response to a preflight: status 204 and these fields. It is never forwarded.
 #[derive(Clone, Debug)]
 pub struct Preflight {
     /// The page has leave. Else the fields give none, and the browser does not send its request.
     pub is_allowed: bool,
-    /// Fields of the answer.
+    /// Fields of the response.
     pub fields: Fields,
 }
 
 impl From<Preflight> for Refusal {
-    /// As any other answer of the gateway's own.
+    /// As any other response of the gateway's own.
     fn from(preflight: Preflight) -> Self {
         let reason = if preflight.is_allowed { "cors_preflight" } else { "cors_origin_denied" };
         Self { status: 204, reason, fields: preflight.fields }
@@ -138,7 +138,7 @@ impl Cors {
         })
     }
 
-    /// The answer to `head` if it is a preflight, of an origin with leave or without.
+    /// The response to `head` if it is a preflight, of an origin with leave or without.
     pub fn preflight(&self, head: &RequestHead) -> Option<Preflight> {
         if !is_preflight(head) {
             return None;
@@ -164,7 +164,7 @@ impl Cors {
     }
 
     /// Replaces the CORS fields of a response by those of this policy. Those of the origin server about other origins are
-    /// removed: browsers reject two answers, and the server's permission would be wider than the policy. `request` are the
+    /// removed: browsers reject two responses, and the server's permission would be wider than the policy. `request` are the
     /// fields of the request.
     pub fn apply(&self, request: &Fields, response: &mut Fields) {
         for name in [ALLOW_ORIGIN, ALLOW_CREDENTIALS, EXPOSE_HEADERS] {
@@ -176,7 +176,7 @@ impl Cors {
                 response.push(EXPOSE_HEADERS, &self.expose);
             }
         }
-        // Also for a request without Origin: its answer may be kept, and must not be given to a page.
+        // Also for a request without Origin: its response may be kept, and must not be given to a page.
         if !self.any && !varies_by_origin(response) {
             response.add(Known::Vary, b"Origin");
         }

@@ -1,16 +1,16 @@
 //! The requirements of an HTTP listener or route for a request before it is forwarded.
 //!
-//! | file | question | the answer if not |
+//! | file | question | the response if not |
 //! |---|---|---|
 //! | `address` | does it come from where it may? Also: whose request is it, behind trusted proxies | 403 |
-//! | `cors` | is it a browser that asks first, and which fields do its answers carry (Fetch standard) | 204, without leave |
+//! | `cors` | is it a browser that asks first, and which fields do its responses carry (Fetch standard) | 204, without leave |
 //! | `basic`, `password` | is it somebody with a password (RFC 7617) | 401, 503 |
 //! | `api_key` | is it a program with a key | 401 |
 //! | `jwt` | is it somebody with a token of an issuer that is trusted (RFC 7519) | 401 |
 //! | `rate` | is it within what this client, or all, may ask | 429 |
 //!
 //! They are checked in this order, and authentication before the rate limit, so that a limit can count by who it is. All are
-//! pure: bytes and the time in, an answer out. The settings of a policy are checked when it is built, on the control thread.
+//! pure: bytes and the time in, a response out. The settings of a policy are checked when it is built, on the control thread.
 //! Built, it does not change and is shared by all workers.
 //!
 //! A [`Refusal`] has a reason that is a word of this crate and never of the client, so it may be a metric label.
@@ -41,8 +41,8 @@ pub use jwt::{
 };
 pub use password::{BCRYPT_COST_MAX, PBKDF2_ROUNDS_MAX, PasswordError, StoredPassword};
 pub use rate::{
-    ENTRIES, ENTRIES_MAX, IPV6_PREFIX, MissingKey, PERIOD_MAX, RATE_NAME_BYTES_MAX, RateAnswer, RateError, RateFields,
-    RateKey, RateLimit, RateSettings, WAYS,
+    ENTRIES, ENTRIES_MAX, IPV6_PREFIX, MissingKey, PERIOD_MAX, RATE_NAME_BYTES_MAX, RateError, RateFields, RateKey,
+    RateLimit, RateOutcome, RateSettings, WAYS,
 };
 pub use refusal::Refusal;
 

@@ -130,7 +130,7 @@ pub struct RateLimit {
 
 /// The decision of a limit about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateAnswer {
+pub struct RateOutcome {
     /// It is within the limit, and was counted. One that is not costs nothing.
     pub is_allowed: bool,
     /// How many more may come at once.
@@ -196,34 +196,34 @@ impl RateLimit {
 
     /// Counts a request of this client, with these fields, of whom authentication found. `None`: it has no key and is not
     /// limited.
-    pub fn take(&self, client: IpAddr, fields: &Fields, identity: Option<&str>, now: Time) -> Option<RateAnswer> {
+    pub fn take(&self, client: IpAddr, fields: &Fields, identity: Option<&str>, now: Time) -> Option<RateOutcome> {
         let key = self.key(client, fields, identity)?;
         Some(self.table.take(key, self.interval, self.burst, now))
     }
 
     /// Appends the fields about the limit to the response of an allowed request.
-    pub fn append_to(&self, answer: &RateAnswer, fields: &mut Fields) {
-        let reset = seconds_up(answer.full_in);
+    pub fn append_to(&self, response: &RateOutcome, fields: &mut Fields) {
+        let reset = seconds_up(response.full_in);
         if matches!(self.settings.fields, RateFields::Draft | RateFields::Both) {
-            let limit = format!("\"{}\";r={};t={reset}", self.settings.name, answer.remaining);
+            let limit = format!("\"{}\";r={};t={reset}", self.settings.name, response.remaining);
             fields.set_named(b"ratelimit-policy", &self.policy);
             fields.set_named(b"ratelimit", limit.as_bytes());
         }
         if matches!(self.settings.fields, RateFields::Legacy | RateFields::Both) {
             let number = |number: u64| number.to_string().into_bytes();
             fields.set_named(b"x-ratelimit-limit", &number(u64::from(self.burst)));
-            fields.set_named(b"x-ratelimit-remaining", &number(u64::from(answer.remaining)));
+            fields.set_named(b"x-ratelimit-remaining", &number(u64::from(response.remaining)));
             fields.set_named(b"x-ratelimit-reset", &number(reset));
         }
     }
 
-    /// The answer to a request that is not allowed, with `Retry-After`. `jitter` is added to it: where many share a bucket
+    /// The response to a request that is not allowed, with `Retry-After`. `jitter` is added to it: where many share a bucket
     /// ([`RateKey::All`]), all would come again at once.
-    pub fn refusal(&self, answer: &RateAnswer, jitter: Duration) -> Refusal {
-        let wait = seconds_up(answer.next_in.saturating_add(jitter)).max(1);
+    pub fn refusal(&self, response: &RateOutcome, jitter: Duration) -> Refusal {
+        let wait = seconds_up(response.next_in.saturating_add(jitter)).max(1);
         let mut refusal = Refusal::new(self.settings.status, "rate_limited");
         refusal.fields.add(Known::RetryAfter, wait.to_string().as_bytes());
-        self.append_to(answer, &mut refusal.fields);
+        self.append_to(response, &mut refusal.fields);
         refusal
     }
 
@@ -298,7 +298,7 @@ impl RateTable {
         Self { buckets: (0..entries).map(|_| Bucket::default()).collect() }
     }
 
-    fn take(&self, key: u64, interval: u64, burst: u32, now: Time) -> RateAnswer {
+    fn take(&self, key: u64, interval: u64, burst: u32, now: Time) -> RateOutcome {
         let key = key.max(1);
         let now = now.as_nanos();
         let latest = now.saturating_add(interval.saturating_mul(u64::from(burst)));
@@ -311,7 +311,7 @@ impl RateTable {
             Ok(before) => (true, next(before)),
             Err(before) => (false, before.max(now)),
         };
-        RateAnswer {
+        RateOutcome {
             is_allowed,
             remaining: u32::try_from(latest.saturating_sub(earned) / interval).unwrap_or(u32::MAX),
             full_in: Duration::from_nanos(earned - now),
@@ -368,7 +368,7 @@ impl fmt::Display for RateError {
         match self {
             Self::Never => f.write_str("a rate limit of nothing: requests, unit and burst must not be 0"),
             Self::TooLong => f.write_str("a rate limit whose bucket takes more than a year to fill up"),
-            Self::Status(status) => write!(f, "a rate limit answers with 400 to 599, not with {status}"),
+            Self::Status(status) => write!(f, "a rate limit responds with 400 to 599, not with {status}"),
             Self::Header(name) => write!(f, "a rate limit by header `{name}`: that is no header name"),
             Self::Prefix(prefix) => write!(f, "a rate limit by {prefix} bits of IPv6: it must be 1 to 128"),
             Self::Name => write!(

@@ -10,7 +10,7 @@ pub struct Refusal {
     pub status: u16,
     /// Stable snake_case word for metrics, logs and the access record. Never derived from input.
     pub reason: &'static str,
-    /// Fields that belong to the answer, such as `WWW-Authenticate`.
+    /// Fields that belong to the response, such as `WWW-Authenticate`.
     pub fields: Fields,
 }
 

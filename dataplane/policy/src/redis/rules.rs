@@ -45,7 +45,7 @@ impl RuleError {
     }
 }
 
-/// A rule that cannot be applied. Prints as the server would answer ACL SETUSER, without passwords and their hashes.
+/// A rule that cannot be applied. Prints as the server would reply ACL SETUSER, without passwords and their hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRule {
     /// The word, or the whole selector.

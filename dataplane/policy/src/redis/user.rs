@@ -136,7 +136,7 @@ impl User {
     }
 
     /// Whether somebody who gives this password may be this user (`ACLCheckUserCredentials`). The password is hashed and
-    /// compared whatever the answer, so that time tells nothing about the user.
+    /// compared whatever the response, so that time tells nothing about the user.
     pub fn admits(&self, password: &[u8]) -> bool {
         let fits = PasswordHash::of(password).is_one_of(&self.passwords);
         self.is_enabled && (self.needs_no_password || fits)

@@ -187,7 +187,7 @@ fn a_failed_poll_is_shown_keeps_the_last_data_and_is_forgotten_on_recovery() {
     state.accept(Ok(sample(start, 6.0, vec![listener("cache", 700)])));
     let lines = screen(&mut state, 80, 24, start);
     assert_eq!(lines[2], "");
-    assert_eq!(words(&lines, "cache")[3], "100", "600 requests in the 6 s since the last answer");
+    assert_eq!(words(&lines, "cache")[3], "100", "600 requests in the 6 s since the last response");
 }
 
 #[test]

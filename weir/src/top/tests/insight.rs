@@ -62,7 +62,7 @@ fn on(page: Page, sample: Sample) -> State {
 }
 
 #[test]
-fn hot_keys_stand_in_the_order_of_the_answer() {
+fn hot_keys_stand_in_the_order_of_the_response() {
     let keys = vec![hot_key("session:1", 12_345.6), hot_key("user name", 20.0)];
     let mut state = on(Page::HotKeys, with(hot_keys(KeyNames::Full, keys)));
     let lines = screen(&mut state, 80, 24, Instant::now());
@@ -115,7 +115,7 @@ fn slow_requests_show_client_command_and_times() {
 }
 
 #[test]
-fn a_page_of_another_answer_waits() {
+fn a_page_of_another_response_waits() {
     let mut state = on(Page::BigKeys, with(hot_keys(KeyNames::Full, vec![hot_key("session:1", 5.0)])));
     let lines = screen(&mut state, 80, 24, Instant::now());
     assert!(lines.iter().any(|line| line.contains("waiting")) && !lines.join("").contains("session:1"), "{lines:#?}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use weir_admin::status::{
-    Breaker, CheckResult, EndpointStatus, Health, KneeAction, KneeStatus, ListenerState, ListenerStatus, ProbeAnswer,
+    Breaker, CheckResult, EndpointStatus, Health, KneeAction, KneeStatus, ListenerState, ListenerStatus, ProbeResponse,
     Quantiles, UpstreamStatus, Verdict, VersionStatus, WorkerStatus,
 };
 
@@ -20,7 +20,7 @@ mod insight;
 mod keys;
 mod server;
 
-/// A listener that has answered this many requests.
+/// A listener that has served this many requests.
 fn listener(name: &str, requests: u64) -> ListenerStatus {
     ListenerStatus {
         name: name.to_owned(),
@@ -118,7 +118,7 @@ fn sample(start: Instant, seconds: f64, listeners: Vec<ListenerStatus>) -> Sampl
             restart_epoch: 0,
             draining_predecessor: None,
         },
-        readiness: ProbeAnswer {
+        readiness: ProbeResponse {
             status: Verdict::Pass,
             checks: vec![CheckResult {
                 name: "not_draining".to_owned(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_admin::status::{
-    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Check, ConnectionAnswer,
-    ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, ReloadResult, RouteStatus,
-    SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
+    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Check, ConnectionQuery,
+    ConnectionResponse, DrainState, DrainStatus, InsightResponse, ListenerStatus, ReloadOutcome, ReloadResult,
+    RouteStatus, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway, Problem};
 use weir_base::secret::Secret;
@@ -61,12 +61,12 @@ impl Gateway for OneListener {
         vec![worker(0, 1.0)]
     }
 
-    fn connections(&self, _query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer> {
-        Box::pin(async { ConnectionAnswer::default() })
+    fn connections(&self, _query: ConnectionQuery) -> BoxFuture<'_, ConnectionResponse> {
+        Box::pin(async { ConnectionResponse::default() })
     }
 
-    fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
-        Box::pin(async { InsightAnswer { slower_than_seconds: Some(0.01), ..InsightAnswer::default() } })
+    fn insight(&self) -> BoxFuture<'_, InsightResponse> {
+        Box::pin(async { InsightResponse { slower_than_seconds: Some(0.01), ..InsightResponse::default() } })
     }
 
     fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {

@@ -29,7 +29,7 @@ fn at(seconds: u64) -> Time {
 
 /// Asks, and runs the slow check if there is one; the user or the reason, and whether it was slow.
 fn ask(basic: &Basic, fields: &Fields, seen: &mut SeenCredentials, now: Time) -> (Result<String, &'static str>, bool) {
-    let told = |answer: Result<Arc<str>, Refusal>| answer.map(|user| user.to_string()).map_err(|no| no.reason);
+    let told = |response: Result<Arc<str>, Refusal>| response.map(|user| user.to_string()).map_err(|no| no.reason);
     match basic.check(fields, seen, now) {
         BasicCheck::Granted(user) => (told(Ok(user)), false),
         BasicCheck::Refused(refusal) => (told(Err(refusal)), false),

@@ -1,4 +1,4 @@
-//! Preflights and answers as browsers see them.
+//! Preflights and responses as browsers see them.
 
 use super::*;
 use crate::http::request;
@@ -23,7 +23,7 @@ fn text(fields: &Fields) -> String {
     String::from_utf8(bytes).expect("ASCII").replace("\r\n", "|")
 }
 
-fn answer(cors: &Cors, origin: &str, response: &[(&str, &str)]) -> String {
+fn response(cors: &Cors, origin: &str, response: &[(&str, &str)]) -> String {
     let mut fields = head("GET", response).fields;
     cors.apply(&head("GET", &[("Origin", origin)]).fields, &mut fields);
     text(&fields)
@@ -44,7 +44,7 @@ fn a_preflight_is_options_with_both_fields() {
 }
 
 #[test]
-fn a_preflight_is_answered_with_all_that_is_allowed() {
+fn a_preflight_gets_all_that_is_allowed() {
     let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect();
     let cors = Cors::new(&CorsSettings {
         methods: list(&["PUT", "DELETE"]),
@@ -82,24 +82,24 @@ fn responses_echo_the_origin_and_replace_the_fields_of_the_server() {
     let cors = cors.expect("a policy");
     let server = [("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Credentials", "true"), ("A", "1")];
     assert_eq!(
-        answer(&cors, "https://a.example", &server),
+        response(&cors, "https://a.example", &server),
         "A: 1|access-control-allow-origin: https://a.example|access-control-expose-headers: X-Total|vary: Origin|"
     );
-    assert_eq!(answer(&cors, "https://b.example", &server), "A: 1|vary: Origin|");
-    assert_eq!(answer(&cors, "https://a.example.", &[]), "vary: Origin|");
+    assert_eq!(response(&cors, "https://b.example", &server), "A: 1|vary: Origin|");
+    assert_eq!(response(&cors, "https://a.example.", &[]), "vary: Origin|");
     let mut plain = Fields::new();
     cors.apply(&Fields::new(), &mut plain);
-    assert_eq!(text(&plain), "vary: Origin|", "a request without Origin: a cache may keep the answer");
+    assert_eq!(text(&plain), "vary: Origin|", "a request without Origin: a cache may keep the response");
     for vary in ["accept, ORIGIN", "*"] {
-        assert!(!answer(&cors, "https://b.example", &[("Vary", vary)]).contains("vary: Origin|"), "{vary}");
+        assert!(!response(&cors, "https://b.example", &[("Vary", vary)]).contains("vary: Origin|"), "{vary}");
     }
 }
 
 #[test]
 fn any_origin_gets_a_star_and_no_vary() {
     let cors = Cors::new(&settings(&["*"])).expect("a policy");
-    assert_eq!(answer(&cors, "https://b.example", &[]), "access-control-allow-origin: *|");
-    assert_eq!(answer(&cors, "null", &[]), "access-control-allow-origin: *|");
+    assert_eq!(response(&cors, "https://b.example", &[]), "access-control-allow-origin: *|");
+    assert_eq!(response(&cors, "null", &[]), "access-control-allow-origin: *|");
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn a_regex_matches_the_whole_origin() {
         ("null", true),
         ("", false),
     ] {
-        assert_eq!(answer(&cors, origin, &[]).contains("allow-origin"), is_allowed, "{origin}");
+        assert_eq!(response(&cors, origin, &[]).contains("allow-origin"), is_allowed, "{origin}");
     }
     let two = head("GET", &[("Origin", "null"), ("Origin", "https://x.org")]);
     assert_eq!(cors.allowed(origin_of(&two.fields)), None, "two origins are none");
     let long = format!("https://{}.example.com", "a".repeat(ORIGIN_BYTES_MAX));
-    assert!(!answer(&cors, &long, &[]).contains("allow-origin"));
+    assert!(!response(&cors, &long, &[]).contains("allow-origin"));
 }
 
 #[test]

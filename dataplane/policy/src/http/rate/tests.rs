@@ -33,7 +33,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// A request of 192.0.2.1.
-fn ask(limit: &RateLimit, millis: u64) -> RateAnswer {
+fn ask(limit: &RateLimit, millis: u64) -> RateOutcome {
     limit.take(ip("192.0.2.1"), &Fields::new(), None, at(millis)).expect("limited")
 }
 
@@ -46,17 +46,17 @@ fn text(fields: &Fields) -> String {
 #[test]
 fn a_bucket_is_emptied_at_once_and_fills_evenly() {
     let limit = limit(60, 60 * SECOND, Some(3));
-    let answer = |millis| {
-        let answer = ask(&limit, millis);
-        (answer.is_allowed, answer.remaining, answer.full_in.as_millis(), answer.next_in.as_millis())
+    let response = |millis| {
+        let response = ask(&limit, millis);
+        (response.is_allowed, response.remaining, response.full_in.as_millis(), response.next_in.as_millis())
     };
-    assert_eq!(answer(0), (true, 2, 1_000, 0));
-    assert_eq!(answer(0), (true, 1, 2_000, 0));
-    assert_eq!(answer(0), (true, 0, 3_000, 1_000));
-    assert_eq!(answer(400), (false, 0, 2_600, 600));
-    assert_eq!(answer(999), (false, 0, 2_001, 1), "a refusal costs nothing");
-    assert_eq!(answer(1_000), (true, 0, 3_000, 1_000));
-    assert_eq!(answer(60_000), (true, 2, 1_000, 0), "a pause is worth a burst and no more");
+    assert_eq!(response(0), (true, 2, 1_000, 0));
+    assert_eq!(response(0), (true, 1, 2_000, 0));
+    assert_eq!(response(0), (true, 0, 3_000, 1_000));
+    assert_eq!(response(400), (false, 0, 2_600, 600));
+    assert_eq!(response(999), (false, 0, 2_001, 1), "a refusal costs nothing");
+    assert_eq!(response(1_000), (true, 0, 3_000, 1_000));
+    assert_eq!(response(60_000), (true, 2, 1_000, 0), "a pause is worth a burst and no more");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn each_key_has_a_bucket() {
     let take = |limit: &RateLimit, client: &str, header: Option<&str>, identity: Option<&str>| {
         let mut fields = Fields::new();
         header.into_iter().for_each(|value| fields.push(b"x-tenant", value.as_bytes()));
-        limit.take(ip(client), &fields, identity, at(0)).map(|answer| answer.is_allowed)
+        limit.take(ip(client), &fields, identity, at(0)).map(|response| response.is_allowed)
     };
     let by = |key| RateLimit::new(RateSettings { key, ..settings(1, SECOND, None) }, None).expect("a limit");
 
@@ -196,14 +196,14 @@ proptest! {
         let (mut now, mut passed) = (0, 0u64);
         for gap in gaps {
             now += gap;
-            let answer = ask(&limit, now);
-            passed += u64::from(answer.is_allowed);
-            prop_assert!(answer.remaining < burst, "one was just taken, or none was there");
-            prop_assert_eq!(answer.next_in.is_zero(), answer.remaining > 0);
+            let response = ask(&limit, now);
+            passed += u64::from(response.is_allowed);
+            prop_assert!(response.remaining < burst, "one was just taken, or none was there");
+            prop_assert_eq!(response.next_in.is_zero(), response.remaining > 0);
             let most = u64::from(burst) + now * u64::from(requests) / (u64::from(seconds) * 1_000) + 1;
             prop_assert!(passed <= most, "{} of {}", passed, most);
-            if !answer.is_allowed {
-                let wait = answer.next_in.as_millis() as u64 + 1;
+            if !response.is_allowed {
+                let wait = response.next_in.as_millis() as u64 + 1;
                 prop_assert!(ask(&limit, now + wait).is_allowed, "the wait that is told suffices");
                 (now, passed) = (now + wait, passed + 1);
             }
