@@ -135,9 +135,9 @@ fn exposition(edge: &Edge, view: &View) -> String {
         .map(|(status, count)| format!("{{status=\"{status}\"}} {count}"));
     family("token_status", "gauge", &mut statuses);
     let polled = edge.counts.last_polls();
-    let mut polled = polled.iter().map(|(environment, time)| {
-        format!("{{environment=\"{}\"}} {}", escaped(environment), time.as_millis())
-    });
+    let mut polled = polled
+        .iter()
+        .map(|(environment, time)| format!("{{environment=\"{}\"}} {}", escaped(environment), time.as_millis()));
     family("polling_last_update", "gauge", &mut polled);
     let mut polls = edge.counts.polls().map(|(result, count)| format!("{{result=\"{result}\"}} {count}"));
     family("client_feature_fetch", "counter", &mut polls);

@@ -66,11 +66,14 @@ impl Counts {
 
     /// Endpoint, class of status, and number of responses; those without any are left out.
     pub(crate) fn responses(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        Endpoint::NAMES.iter().zip(&self.responses).flat_map(|(endpoint, row)| {
-            let cells = STATUSES.iter().zip(row);
-            cells.map(|(status, count)| (*endpoint, *status, count.load(Ordering::Relaxed)))
-        })
-        .filter(|(_, _, count)| *count > 0)
+        Endpoint::NAMES
+            .iter()
+            .zip(&self.responses)
+            .flat_map(|(endpoint, row)| {
+                let cells = STATUSES.iter().zip(row);
+                cells.map(|(status, count)| (*endpoint, *status, count.load(Ordering::Relaxed)))
+            })
+            .filter(|(_, _, count)| *count > 0)
     }
 
     /// A poll has ended.

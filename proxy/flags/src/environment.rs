@@ -60,7 +60,9 @@ impl Environment {
         let environment = Self { name: name.into(), snapshot, scopes: RwLock::default() };
         let scopes = before.map(|before| read(&before.scopes).values().cloned().collect::<Vec<_>>());
         for old in scopes.into_iter().flatten() {
-            let Some(wanted) = old.document.get().map(|document| document.wanted.load(Ordering::Relaxed)) else { continue };
+            let Some(wanted) = old.document.get().map(|document| document.wanted.load(Ordering::Relaxed)) else {
+                continue;
+            };
             let document = environment.document(&environment.scope(&old.projects), None);
             document.wanted.store(wanted, Ordering::Relaxed);
             document.make_wanted();

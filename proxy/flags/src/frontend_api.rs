@@ -130,14 +130,14 @@ pub(crate) fn evaluate_one(
 }
 
 /// The result of one flag as its document has it.
-pub(crate) fn decided_text(
-    sight: &Sight,
-    name: &str,
-    context: &Context<'_>,
-) -> Option<Vec<u8>> {
+pub(crate) fn decided_text(sight: &Sight, name: &str, context: &Context<'_>) -> Option<Vec<u8>> {
     let now = Timestamp::from_unix(unix_time());
     SCRATCH.with_borrow_mut(|Scratch { rng, .. }| {
-        sight.environment.snapshot.decide_one(name, &sight.scope.scope, context, now, rng).map(|(text, _)| text.to_vec())
+        sight
+            .environment
+            .snapshot
+            .decide_one(name, &sight.scope.scope, context, now, rng)
+            .map(|(text, _)| text.to_vec())
     })
 }
 

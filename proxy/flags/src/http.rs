@@ -40,11 +40,7 @@ pub(crate) fn settings(edge: &Arc<Edge>, own: &FlagsListenerSettings) -> HttpLis
     let routes = Routes { table, upstreams, identity_fields: Vec::new(), names: Vec::new() };
     HttpListenerSettings {
         // Names of flags may have them, and no server behind reads the path.
-        path_rules: PathRules {
-            escaped_slash: Ambiguous::Keep,
-            backslash: Ambiguous::Keep,
-            ..PathRules::default()
-        },
+        path_rules: PathRules { escaped_slash: Ambiguous::Keep, backslash: Ambiguous::Keep, ..PathRules::default() },
         forwarded_for: own.forwarded_for,
         ..HttpListenerSettings::new(Arc::new(routes))
     }

@@ -1,6 +1,10 @@
 //! The cells that this room writes, on the worker with the keeper.
 
-use std::{cell::RefCell, collections::HashMap, sync::{Arc, atomic::Ordering}};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use weir_telemetry::{CoreMetrics, Counter, Gauge, catalog};
 

@@ -26,7 +26,8 @@ use crate::{
 /// The response: the coding is none that is known, or the body is too long without it.
 fn plain_body(request: &HandlerRequest) -> Result<Cow<'_, [u8]>, WholeResponse> {
     check_json(request)?;
-    let mut codings = request.head.fields.all(Known::ContentEncoding).filter(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+    let mut codings =
+        request.head.fields.all(Known::ContentEncoding).filter(|coding| !coding.eq_ignore_ascii_case(b"identity"));
     let Some(coding) = codings.next() else { return Ok(Cow::Borrowed(&request.body)) };
     if !coding.eq_ignore_ascii_case(b"gzip") || codings.next().is_some() {
         return Err(reply::error(415, "the content coding is not gzip"));
@@ -71,7 +72,9 @@ pub(crate) fn metrics(edge: &Arc<Edge>, access: &Access, request: &HandlerReques
 
 /// A browser registers with its metrics alone: its SDK names itself in a field of the request.
 fn register_frontend(edge: &Edge, token: &Token, request: &HandlerRequest, metrics: &mut ClientMetrics) {
-    let Some(sdk) = reply::field(&request.head.fields, "unleash-sdk").filter(|_| token.kind() == Some(TokenType::Frontend)) else {
+    let Some(sdk) =
+        reply::field(&request.head.fields, "unleash-sdk").filter(|_| token.kind() == Some(TokenType::Frontend))
+    else {
         return;
     };
     metrics.sdk.sdk_version.get_or_insert_with(|| sdk.to_owned());

@@ -92,7 +92,9 @@ impl<'a> Endpoint<'a> {
             ("api", "frontend" | "proxy") => Self::of_frontend(rest, second == "frontend"),
             ("edge", "validate") if rest == ["", "", ""] => Some(Self::Validate),
             ("internal-backstage", word) if rest == ["", "", ""] => Backstage::of(word).map(Self::Backstage),
-            ("docs", "openapi" | "openapi.json") | ("api-doc", "openapi.json") if rest == ["", "", ""] => Some(Self::OpenApi),
+            ("docs", "openapi" | "openapi.json") | ("api-doc", "openapi.json") if rest == ["", "", ""] => {
+                Some(Self::OpenApi)
+            }
             ("ofrep", "v1") => match rest {
                 ["evaluate", "flags", ""] => Some(Self::Ofrep),
                 ["evaluate", "flags", key] => Some(Self::OfrepOne(decoded(key)?)),
@@ -132,7 +134,9 @@ impl<'a> Endpoint<'a> {
         match self {
             Self::Features | Self::Evaluate(_) | Self::EvaluateOne(_) => Methods::Both,
             Self::Feature(_) | Self::Delta | Self::Streaming | Self::Backstage(_) | Self::OpenApi => Methods::Get,
-            Self::Metrics(_) | Self::BulkMetrics | Self::EdgeMetrics | Self::Register(_) | Self::Validate => Methods::Post,
+            Self::Metrics(_) | Self::BulkMetrics | Self::EdgeMetrics | Self::Register(_) | Self::Validate => {
+                Methods::Post
+            }
             Self::Ofrep | Self::OfrepOne(_) => Methods::Post,
         }
     }
@@ -168,8 +172,19 @@ impl<'a> Endpoint<'a> {
 
     /// The words of endpoints in metrics. The last one is that of a path without an endpoint.
     pub(crate) const NAMES: [&'static str; 13] = [
-        "features", "feature", "delta", "streaming", "metrics", "register", "frontend", "frontend_feature", "validate",
-        "backstage", "openapi", "ofrep", "none",
+        "features",
+        "feature",
+        "delta",
+        "streaming",
+        "metrics",
+        "register",
+        "frontend",
+        "frontend_feature",
+        "validate",
+        "backstage",
+        "openapi",
+        "ofrep",
+        "none",
     ];
 }
 
@@ -216,7 +231,8 @@ mod tests {
         ] {
             assert_eq!(Endpoint::of(path, ""), Some(endpoint), "{path}");
         }
-        for path in ["/", "/api", "/api/client", "/api/proxy/features/a", "/api/client/features/a/b", "/x/api/frontend"] {
+        for path in ["/", "/api", "/api/client", "/api/proxy/features/a", "/api/client/features/a/b", "/x/api/frontend"]
+        {
             assert_eq!(Endpoint::of(path, ""), None, "{path}");
         }
         assert_eq!(Endpoint::of("/edge/api/frontend", "/edge"), Some(Endpoint::Evaluate(Listing::Enabled)));

@@ -66,8 +66,10 @@ const ROOMS: &[Room] = &[
         folder: "lab",
         may_use: &["base", "engine", "codec", "telemetry"],
         besides: &[
+            ("weir-load", "weir-flagsets"),
             ("weir-load", "weir-knee"),
             ("weir-load", "weir-origin"),
+            ("weir-origin", "weir-flagsets"),
             ("weir-trials", "weir-knee"),
             ("weir-trials", "weir-load"),
             ("weir-trials", "weir-parties"),

@@ -119,8 +119,12 @@ pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) {
     let restored = match read {
         Ok(Ok(Some(restored))) => restored,
         Ok(Ok(None)) => return tracing::info!("there is no backup of flags yet"),
-        Ok(Err(error)) => return tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
-        Err(error) => return tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
+        Ok(Err(error)) => {
+            return tracing::error!(%error, "the backup of flags cannot be used; the start is from the server");
+        }
+        Err(error) => {
+            return tracing::error!(%error, "the backup of flags cannot be used; the start is from the server");
+        }
     };
     for (environment, document) in restored.environments {
         if let Err(error) = desk.take_document(&environment, &Projects::All, document) {
@@ -193,7 +197,9 @@ mod tests {
         let restored = read(folder.path().to_owned()).expect("valid").expect("files");
         assert_eq!((restored.environments.len(), restored.tokens.len()), (1, 1));
         assert_eq!(restored.environments[0].1.features.len(), 1);
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(folder.path().join(TOKENS)).expect("file").permissions());
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &fs::metadata(folder.path().join(TOKENS)).expect("file").permissions(),
+        );
         assert_eq!(mode & 0o777, 0o600);
     }
 

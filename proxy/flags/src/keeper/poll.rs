@@ -4,7 +4,9 @@ use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
 use weir_base::time::{rfc3339, turn};
 use weir_engine::{JoinHandle, spawn};
-use weir_flags_codec::{DeltaEvent, DocumentError, FeaturesDocument, limits::DOCUMENT_BYTES_MAX, metrics::ClientApplication};
+use weir_flags_codec::{
+    DeltaEvent, DocumentError, FeaturesDocument, limits::DOCUMENT_BYTES_MAX, metrics::ClientApplication,
+};
 use weir_flags_session::{Refused, Token};
 use weir_http_codec::Known;
 
@@ -116,7 +118,7 @@ impl Poller {
             self.refused(desk);
         }
         let mut rng = desk.rng.borrow_mut();
-        // A gateway without flags serves nobody: it does not wait for an interval.
+        // A gateway without flags is of no use: it does not wait for an interval.
         if !is_good && !desk.has_flags(&self.environment) {
             return rng.backoff(self.failed_in_row, Duration::from_secs(1), source.poll_interval);
         }

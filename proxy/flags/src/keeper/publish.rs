@@ -37,12 +37,19 @@ async fn build(desk: &Desk, name: &str) {
     });
     let built = match made.await {
         Ok(built) => built,
-        Err(error) => return tracing::error!(%error, environment = name, "the flags cannot be compiled; the last ones stay"),
+        Err(error) => {
+            return tracing::error!(%error, environment = name, "the flags cannot be compiled; the last ones stay");
+        }
     };
     for warning in built.snapshot.warnings() {
         tracing::warn!(environment = name, flag = %warning.flag, "{}: the flag is off", warning.text);
     }
-    tracing::info!(environment = name, revision = built.snapshot.revision(), flags = built.snapshot.flag_count(), "new flags");
+    tracing::info!(
+        environment = name,
+        revision = built.snapshot.revision(),
+        flags = built.snapshot.flag_count(),
+        "new flags"
+    );
     if let Some(one) = desk.state.borrow_mut().environments.get_mut(name) {
         one.built = Some(Arc::new(built));
     }

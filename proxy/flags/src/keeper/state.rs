@@ -151,7 +151,12 @@ impl Desk {
     }
 
     /// Takes changes of the flags that a token sees.
-    pub(super) fn take_events(&self, environment: &str, scope: &Projects, events: Vec<DeltaEvent>) -> Result<bool, Refused> {
+    pub(super) fn take_events(
+        &self,
+        environment: &str,
+        scope: &Projects,
+        events: Vec<DeltaEvent>,
+    ) -> Result<bool, Refused> {
         self.change(environment, |flags| flags.apply_events(scope, events))
     }
 

@@ -62,7 +62,9 @@ fn has_open(desk: &Desk, source: &UpstreamSource) -> bool {
 
 /// Compresses documents on other threads.
 fn make_codings(desk: &Desk) {
-    for environment in desk.edge.view().environments.values().cloned() {
+    let view = desk.edge.view();
+    for environment in view.environments.values() {
+        let environment = environment.clone();
         weir_engine::spawn(async move {
             let _ = weir_engine::run_blocking(move || environment.make_wanted()).await;
         })

@@ -70,7 +70,12 @@ async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing:
                 tracing::error!(environment, ?upload, items, "the server does not take metrics; they are dropped");
             }
             Fate::PutBack => {
-                tracing::warn!(environment, ?upload, losses, "the server does not take metrics now; they are sent later");
+                tracing::warn!(
+                    environment,
+                    ?upload,
+                    losses,
+                    "the server does not take metrics now; they are sent later"
+                );
                 let mut sums = lock(&desk.edge.aggregates);
                 std::iter::once(batch).chain(rest).for_each(|batch| sums.put_back(batch));
                 return;
@@ -80,7 +85,13 @@ async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing:
 }
 
 /// Sends one body, again after a loss. Returns its end, and the number of losses.
-async fn send(desk: &Desk, source: &UpstreamSource, token: &Arc<Token>, batch: &Batch, may_retry: bool) -> (Upload, u32) {
+async fn send(
+    desk: &Desk,
+    source: &UpstreamSource,
+    token: &Arc<Token>,
+    batch: &Batch,
+    may_retry: bool,
+) -> (Upload, u32) {
     let mut losses = 0;
     loop {
         let call = Call::post("/api/client/metrics/bulk", Some(token), batch.to_json());

@@ -96,7 +96,8 @@ impl Desk {
         let target = format!("{}{}", source.base_path, call.path);
         let line = (call.method.as_bytes(), target.as_bytes(), source.host.as_bytes());
         let head = RequestHead::from_parts(Version::Http11, line, fields, call.body.is_empty(), &HeadLimits::default());
-        let head = head.inspect_err(|error| tracing::error!(?error, path = call.path, "no request can be made")).ok()?;
+        let head =
+            head.inspect_err(|error| tracing::error!(?error, path = call.path, "no request can be made")).ok()?;
         Some(FilterRequest {
             upstream: source.upstream.clone(),
             endpoint: None,
