@@ -100,7 +100,8 @@ impl TokenTable {
                 State::Invalid { .. } => true,
             };
             let hash = self.hash(entry.secret.expose());
-            let is_known = self.entries.get(&hash).is_some_and(|list| list.iter().any(|own| own.secret == entry.secret));
+            let is_known =
+                self.entries.get(&hash).is_some_and(|list| list.iter().any(|own| own.secret == entry.secret));
             if !is_judged || is_known {
                 continue;
             }
@@ -116,7 +117,10 @@ impl TokenTable {
     pub fn restore(&mut self, token: Token, validated: Time) {
         let (hash, secret) = (self.hash(token.secret().expose()), Arc::new(token.secret().clone()));
         if self.entries.get(&hash).is_none_or(|list| list.iter().all(|own| own.secret != secret)) {
-            self.set(hash, Entry { secret, state: State::Valid { token: Arc::new(token), validated: Some(validated) } });
+            self.set(
+                hash,
+                Entry { secret, state: State::Valid { token: Arc::new(token), validated: Some(validated) } },
+            );
         }
     }
 

@@ -10,20 +10,20 @@ mod source;
 
 use std::sync::Arc;
 
-pub(crate) use weir_flags::settings::FlagsListenerSettings as ListenerSettings;
 use weir_flags::settings::Backstage;
+pub(crate) use weir_flags::settings::FlagsListenerSettings as ListenerSettings;
 use weir_policy::http::{AddressRules, Cors, CorsSettings, Effect, ForwardedFor, OriginRule, Source};
 
 use self::keys::ListenerFlagsSection;
-pub(crate) use crate::protocols::http::HttpUpstreamSettings as UpstreamSettings;
 use crate::checks::error_at;
+use crate::document::At;
+pub(crate) use crate::protocols::http::HttpUpstreamSettings as UpstreamSettings;
 use crate::protocols::http::{Http, cors_settings};
 use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
 use crate::texts::LongWord;
-use crate::document::At;
 
 /// Endpoints of a listener that names none.
 const BACKSTAGE: [Backstage; 2] = [Backstage::Health, Backstage::Ready];
@@ -77,10 +77,10 @@ impl Protocol for Flags {
         }
         let addresses = addresses(section, &path, reader);
         let cors = cors(section, &path, reader);
-        let backstage = section.backstage.as_ref().map_or_else(
-            || BACKSTAGE.into(),
-            |list| list.value.iter().map(|one| one.value).collect(),
-        );
+        let backstage = section
+            .backstage
+            .as_ref()
+            .map_or_else(|| BACKSTAGE.into(), |list| list.value.iter().map(|one| one.value).collect());
         Some(ListenerSettings {
             source: source?,
             token_header: section.token_header.value.0.to_ascii_lowercase().into(),
@@ -132,7 +132,14 @@ fn addresses(section: &ListenerFlagsSection, path: &str, reader: &mut Reader<'_>
     match AddressRules::new(effect, Source::Client, &all) {
         Ok(rules) => Some(Arc::new(rules)),
         Err(error) => {
-            error_at(nets, path, key, &format!("cannot be used: {error}"), "write networks as in \"10.0.0.0/8\"", reader);
+            error_at(
+                nets,
+                path,
+                key,
+                &format!("cannot be used: {error}"),
+                "write networks as in \"10.0.0.0/8\"",
+                reader,
+            );
             None
         }
     }

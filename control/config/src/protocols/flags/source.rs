@@ -17,8 +17,18 @@ use crate::section::{GivenKey, Section as _};
 
 /// Keys of `[listener.flags]` that have an effect only with an upstream.
 const OF_UPSTREAM: &[&str] = &[
-    "tokens", "pretrusted_tokens", "dynamic", "upstream_mode", "poll_interval", "metrics_interval", "metrics_bytes_max",
-    "validation_timeout", "revalidation_interval", "app_name", "upstream_header", "backup_dir",
+    "tokens",
+    "pretrusted_tokens",
+    "dynamic",
+    "upstream_mode",
+    "poll_interval",
+    "metrics_interval",
+    "metrics_bytes_max",
+    "validation_timeout",
+    "revalidation_interval",
+    "app_name",
+    "upstream_header",
+    "backup_dir",
 ];
 
 /// Keys that have an effect only without one.
@@ -95,7 +105,14 @@ fn fields(tables: &[UpstreamHeaderSection], path: &str, reader: &mut Reader<'_>)
         let path = format!("{path}.upstream_header[{index}]");
         let (Some(name), Some(value)) = (&table.name, &table.value) else { continue };
         if !token::is_token(name.value.0.as_bytes()) {
-            error_at(name, &path, "name", "is not the name of a header field", "write letters, digits and hyphens", reader);
+            error_at(
+                name,
+                &path,
+                "name",
+                "is not the name of a header field",
+                "write letters, digits and hyphens",
+                reader,
+            );
         }
         if !value.value.secret.expose().iter().all(|byte| matches!(byte, b' '..=b'~')) {
             let what = "has characters that are not allowed in a header field";
