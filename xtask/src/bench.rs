@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`postgres`] | pgbench's tables in a PostgreSQL, beside PgBouncer |
 //! | [`ai`] | the lab's own origin of language models, beside Envoy, LiteLLM and Portkey |
+//! | [`flags`] | the lab's own origin of feature flags, beside Unleash Edge |
 //! | [`server`] | the PostgreSQL behind the gateways, with pgbench's tables |
 
 pub mod ai;
+pub mod flags;
 pub mod postgres;
 pub mod server;
 
@@ -190,7 +192,7 @@ fn introduce(workspace: &Workspace, bench: &Bench, fillings: &[(&str, String)]) 
 mod tests {
     use super::*;
 
-    const BENCHES: [Bench; 2] = [postgres::BENCH, ai::BENCH];
+    const BENCHES: [Bench; 3] = [postgres::BENCH, ai::BENCH, flags::BENCH];
 
     #[test]
     fn words_are_read_and_unknown_ones_are_refused() {

@@ -28,6 +28,7 @@ Developer commands of Weir.
                                            output; --only PART,...: of it only these; --blocks N, --seconds N, --binary
                                            FILE, --folder FOLDER: of the results
   cargo xtask bench ai [option ...]        the same of docs/results/ai.md
+  cargo xtask bench flags [option ...]     the same of docs/results/flags.md
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
   cargo xtask generate results [--check]   write the pages of docs/results from the results beside them
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
@@ -76,6 +77,10 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         }
         ["bench", "ai", rest @ ..] => {
             bench::ai::run(&Workspace::load()?, &bench::Request::parse(&bench::ai::BENCH, rest)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["bench", "flags", rest @ ..] => {
+            bench::flags::run(&Workspace::load()?, &bench::Request::parse(&bench::flags::BENCH, rest)?)?;
             Ok(ExitCode::SUCCESS)
         }
         ["generate", rest @ ..] => {

@@ -153,7 +153,6 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     if comparison.backend == Backend::Synthetic && comparison.placement.is_shared() {
         caveats.push("Origin and generator share a CPU.".to_owned());
     }
-    let is_shaped = |row: &Row| row.blocks.iter().flat_map(|block| block.runs.values()).flatten().any(Sample::is_quota);
     if comparison.rows.iter().any(is_shaped) {
         caveats.push(
             "Quota-shaped: each gateway has a share of a CPU, and latency has steps of a period's length.".into(),
@@ -189,6 +188,11 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     caveats
 }
 
+/// Gateways had a share of a CPU.
+fn is_shaped(row: &Row) -> bool {
+    row.blocks.iter().flat_map(|block| block.runs.values()).flatten().any(Sample::is_quota)
+}
+
 /// The processor counted for at least one run.
 fn has_counters(comparison: &Comparison) -> bool {
     is_measured(comparison, &CYCLES)
@@ -200,24 +204,32 @@ fn is_measured(comparison: &Comparison, metric: &Metric) -> bool {
     blocks.any(|block| block.runs.values().flatten().any(|sample| (metric.figure)(sample).is_some()))
 }
 
+/// Heads of the columns that every row has.
+const HEADS: [&str; 14] = [
+    "arm",
+    "valid runs",
+    "completed/s",
+    "Gb/s",
+    "shed",
+    "errors",
+    "skipped",
+    "p50 ms",
+    "p99 ms",
+    "p99.9 ms",
+    "CPU-s per million",
+    "in the kernel",
+    "box CPU-s per million",
+    "RSS MiB",
+];
+
 /// One line per arm. CPU seconds per million requests are microseconds per request.
 fn figures(comparison: &Comparison, row: &Row) -> Table {
-    let mut heads = vec![
-        "arm",
-        "valid runs",
-        "completed/s",
-        "Gb/s",
-        "shed",
-        "errors",
-        "skipped",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "CPU-s per million",
-        "in the kernel",
-        "box CPU-s per million",
-        "RSS MiB",
-    ];
+    let mut heads = HEADS.to_vec();
+    // The figure by which shares of a CPU are compared elsewhere.
+    let is_shaped = is_shaped(row);
+    if is_shaped {
+        heads.push("p95 ms");
+    }
     let mut more = vec![(ORIGIN, 2), (CYCLES, 0), (INSTRUCTIONS, 0)];
     more.retain(|(metric, _)| is_measured(comparison, metric));
     heads.extend(more.iter().map(|(metric, _)| metric.name));
@@ -258,6 +270,9 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             of_cost(number(row.median(name, &BOX), 2)),
             of_cost(number(row.median(name, &RSS), 1)),
         ];
+        if is_shaped {
+            cells.push(of_all(millis(Tail::P95, None)));
+        }
         cells.extend(more.iter().map(|(metric, digits)| of_cost(number(row.median(name, metric), *digits))));
         table.row(cells);
     }
@@ -425,6 +440,24 @@ mod tests {
         let with = markdown(&compared);
         assert!(!with.contains("not recorded") && with.contains("counters were on"), "{with}");
         assert!(with.contains("cycles/request") && with.contains("35200") && with.contains("23900"), "{with}");
+    }
+
+    #[test]
+    fn a_share_of_a_cpu_has_the_column_of_its_own_percentile() {
+        let mut compared = Comparison::from_json(include_str!("testdata/compared.json")).expect("a comparison");
+        assert!(!markdown(&compared).contains("p95 ms"));
+        let runs = compared.rows.iter_mut().flat_map(|row| &mut row.blocks).flat_map(|block| block.runs.values_mut());
+        runs.flatten().for_each(|sample| sample.trial.host.is_quota = true);
+        let page = markdown(&compared);
+        let [head, _, first] =
+            page.lines().skip_while(|line| !line.starts_with("| arm")).take(3).collect::<Vec<_>>()[..]
+        else {
+            panic!("{page}")
+        };
+        let at = head.split('|').position(|cell| cell.trim() == "p95 ms").expect("the column");
+        let cell = first.split('|').nth(at).expect("a cell").trim();
+        let median = cell.split(' ').next().and_then(|figure| figure.parse::<f64>().ok()).expect(cell);
+        assert!(median > 0.1 && median < 100.0, "{first}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod ai_peers;
 pub mod clients;
+mod flags_peer;
 mod packages;
 mod postgres;
 mod python;
@@ -24,6 +25,7 @@ use crate::command;
 use crate::workspace::Workspace;
 
 pub use ai_peers::folders as ai_peers;
+pub use flags_peer::folder as flags_peer;
 pub use python::{environment, python, valkey_server};
 
 /// How often a command that uses the network is tried, and the wait after the first failure
@@ -73,11 +75,13 @@ pub enum Part {
     AiSdks,
     /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
     AiPeers,
+    /// Unleash Edge (built from a crate), beside which `bench flags` measures. Only where it is named: it compiles for long.
+    FlagsPeer,
 }
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -97,6 +101,7 @@ impl Part {
         Self::AsyncpgSuite,
         Self::AiSdks,
         Self::AiPeers,
+        Self::FlagsPeer,
     ];
 
     /// The word of the command line.
@@ -121,6 +126,7 @@ impl Part {
             Self::AsyncpgSuite => "suite-asyncpg",
             Self::AiSdks => "ai-sdks",
             Self::AiPeers => "ai-peers",
+            Self::FlagsPeer => "flags-peer",
         }
     }
 
@@ -129,15 +135,15 @@ impl Part {
         match self {
             Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
             Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks | Self::AiPeers => true,
-            Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus => false,
+            Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus | Self::FlagsPeer => false,
             Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite => false,
         }
     }
 
-    /// No word: all parts.
+    /// No word: all parts that a test needs, or that are there soon.
     pub fn parse_all(words: &[&str]) -> Result<Vec<Self>> {
         if words.is_empty() {
-            return Ok(Self::ALL.to_vec());
+            return Ok(Self::ALL.into_iter().filter(|part| *part != Self::FlagsPeer).collect());
         }
         let mut parts = Vec::new();
         for word in words {
@@ -256,6 +262,7 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::AsyncpgSuite => suites::asyncpg(workspace),
         Part::AiSdks => ai_sdks(workspace),
         Part::AiPeers => ai_peers::ensure(workspace),
+        Part::FlagsPeer => flags_peer::ensure(workspace),
     }
 }
 

@@ -62,7 +62,7 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
             ("pgbouncer", "pgbouncer"),
             ("pgpool", "pgpool2"),
         ],
-        Part::PostgresDrivers | Part::AsyncpgSuite | Part::AiSdks | Part::AiPeers => &[],
+        Part::PostgresDrivers | Part::AsyncpgSuite | Part::AiSdks | Part::AiPeers | Part::FlagsPeer => &[],
         Part::Python | Part::Node | Part::Go | Part::Java | Part::RedisPySuite | Part::GoRedisSuite => &[],
     }
 }
