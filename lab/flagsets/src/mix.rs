@@ -1,7 +1,7 @@
 //! The kinds of flags, and how many of each a set has.
 //!
-//! Of 350 flags, 150 have no strategy and are off, and 200 are switched on with one strategy. Of these 200, 60 % are rollouts, 20 % hold
-//! always, 10 % list users, and 10 % have constraints or a segment. One flag of five has two variants. Without a user and a plan, 95 of
+//! Among 350 flags, 150 have no strategy and are off, and 200 are switched on with one strategy. Among these 200, 60 % are rollouts, 20 %
+//! hold always, 10 % list users, and 10 % have constraints or a segment. One flag of five has two variants. Without a user and a plan, 95 of
 //! the 350 are on: 40 that always hold, and 55 rollouts to all.
 
 use weir_base::Rng;
@@ -16,7 +16,7 @@ const FULL_ROLLOUTS: usize = ALWAYS + 55;
 const ROLLOUTS: usize = FULL_ROLLOUTS + 65;
 const USERS: usize = ROLLOUTS + 20;
 const PLANS: usize = USERS + 10;
-/// Of a round, the flags with variants: all that list users or look at plans, some rollouts, and some that are off.
+/// The flags of a round with variants: all that list users or look at plans, some rollouts, and some that are off.
 const WITH_VARIANTS: usize = ROUND / 5;
 
 /// Segments of a set with the mix.

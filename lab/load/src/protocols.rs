@@ -66,7 +66,7 @@ pub trait Protocol: Sync + 'static {
         false
     }
 
-    /// What comes back in words, where the protocol decides about it; `None`: the payload of the scenario.
+    /// The reply in words, where the protocol decides about it; `None`: the payload of the scenario.
     fn fixed_reply(&self, _scenario: &Scenario) -> Option<String> {
         None
     }

@@ -8,13 +8,13 @@
 //! | GET, POST `/api/frontend` | the flags of the unchanged data set that are on for the context: 501 once a flag has changed |
 //! | POST `/edge/validate` | those of the tokens that are valid |
 //! | POST `/api/client/register`, `/metrics`, `/metrics/bulk` | 202; the ledger has them |
-//! | GET `/health`, `/requests` | that it serves, and how many requests were answered |
+//! | GET `/health`, `/requests` | that it serves, and the number of requests so far |
 //!
 //! Tests control it by further paths, which no token protects:
 //!
 //! | path | effect |
 //! |---|---|
-//! | GET, DELETE `/lab/ledger` | what was requested since the start or the last DELETE; see [`Ledger`] |
+//! | GET, DELETE `/lab/ledger` | the requests since the start or the last DELETE; see [`Ledger`] |
 //! | POST `/lab/edit?environment=E&count=N` | so many edits of the flags, one after the other |
 //! | PUT `/lab/features?environment=E` | the document in the body takes the place of all flags and segments |
 //! | POST `/lab/events?environment=E` | `{"events":[…]}` of a delta changes flags and segments; revisions are those of the origin |
@@ -41,11 +41,11 @@
 //! |---|---|
 //! | `settings`, `server`, `connection` | options; workers; one connection: requests in, replies out |
 //! | `route`, `respond`, `control` | the endpoint of a request; the replies of the API; those of the paths for tests |
-//! | `token`, `scope` | who may see which flags; the flags of a token and a prefix |
-//! | `state`, `environment`, `edit` | what the server knows; flags, segments and events of an environment; changes over time |
+//! | `token`, `scope` | tokens and their rights; the flags of a token and a prefix |
+//! | `state`, `environment`, `edit` | all that workers share; flags, segments and events of an environment; changes over time |
 //! | `document`, `frontend` | flags as bytes; those that are on for a context |
 //! | `streaming` | events on an open connection |
-//! | `fault`, `ledger` | replies that go wrong; what was requested |
+//! | `fault`, `ledger` | replies that go wrong; requests so far |
 
 mod connection;
 mod control;

@@ -1,5 +1,5 @@
-//! Feature flags: a load is sent and checked, by one process or several, directly and through the gateway, and a comparison shows what the
-//! gateway costs.
+//! Feature flags: a load is sent and checked, by one process or several, directly and through the gateway, and a comparison shows the cost
+//! of the gateway.
 
 use std::fs;
 use std::path::Path;
@@ -31,11 +31,11 @@ fn loaded(bench: &Bench, target: &str, processes: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-fn assert_whole(record: &Value, what: &str) {
+fn assert_whole(record: &Value, case: &str) {
     for path in ["/counts/intended", "/counts/completed", "/counts/integrity/checked"] {
-        assert_eq!(number(record, path), 200.0, "{what}: {path} in {record}");
+        assert_eq!(number(record, path), 200.0, "{case}: {path} in {record}");
     }
-    assert_eq!(number(record, "/counts/integrity/failed"), 0.0, "{what}: {record}");
+    assert_eq!(number(record, "/counts/integrity/failed"), 0.0, "{case}: {record}");
 }
 
 #[test]

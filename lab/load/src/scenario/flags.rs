@@ -10,9 +10,9 @@ pub struct Flags {
     pub endpoint: FlagsEndpoint,
     /// The flags of the origin. Default the large set.
     pub data: DataSet,
-    /// Contexts come in the body of a POST. Default false: in the query of a GET. Of the frontend API alone.
+    /// Contexts come in the body of a POST. Default false: in the query of a GET. Only the frontend API has them.
     pub is_posted: bool,
-    /// Contexts name a user and a plan, of [`CONTEXTS`] that take turns. Default true. Of the frontend API alone.
+    /// Contexts name a user and a plan; [`CONTEXTS`] of them take turns. Default true. Only the frontend API has them.
     pub has_users: bool,
     /// Requests have the tag of the first response, so that the right response is a 304. Default false.
     pub is_conditional: bool,

@@ -1,4 +1,4 @@
-//! Whole runs of feature flags against the lab's origin: every response is checked, and wrong ones are counted by what is wrong.
+//! Whole runs of feature flags against the lab's origin: every response is checked, and wrong ones are counted by their mistake.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

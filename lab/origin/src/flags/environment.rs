@@ -126,7 +126,7 @@ impl Environment {
         document
     }
 
-    /// What a client of a scope lacks that has this revision.
+    /// The events that a client of a scope lacks, which has this revision.
     pub fn delta(&self, scope: &Scope, since: Option<u64>) -> Delta {
         // The oldest revision behind which all changes are known.
         let oldest = self.revision - self.events.len() as u64;

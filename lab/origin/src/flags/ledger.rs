@@ -1,4 +1,4 @@
-//! What was requested.
+//! The requests so far.
 
 use std::collections::BTreeMap;
 

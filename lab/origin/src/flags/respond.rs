@@ -50,7 +50,7 @@ pub enum Body {
     Document(Arc<Document>),
     /// The same as gzip.
     Compressed(Arc<Document>),
-    /// Of this reply alone.
+    /// Bytes that only this reply has.
     Own(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! Starting: settings, workers, and what they share.
+//! Starting: settings, workers, and the state that they share.
 
 use std::{
     cell::{Cell, RefCell},

@@ -73,7 +73,7 @@ impl Default for FlagsOriginSettings {
 
 impl FlagsOriginSettings {
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`], with a text that names the setting, its value and what to write instead.
+    /// [`io::ErrorKind::InvalidInput`], with a text that names the setting, its value and the remedy.
     pub(super) fn check(&self) -> io::Result<()> {
         let Self { workers, edit_every, tokens, keep_alive, .. } = self;
         let message = if !(1..=WORKERS_MAX).contains(workers) {

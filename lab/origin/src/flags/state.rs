@@ -1,4 +1,4 @@
-//! What the server knows: environments, tokens, faults and the ledger. All workers share it.
+//! The state of the server: environments, tokens, faults and the ledger. All workers share it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,7 +18,7 @@ const BROADCASTS_MAX: usize = 1_000;
 /// The environment of a test that names none.
 pub const USUAL_ENVIRONMENT: &str = "development";
 
-/// The state behind its lock, and who has to learn of changes.
+/// The state behind its lock, and the workers that learn of its changes.
 pub struct State {
     world: Mutex<World>,
     /// One for each worker.
@@ -35,7 +35,7 @@ pub struct World {
     pub tokens: Vec<Token>,
     /// Replies that go wrong.
     pub faults: Faults,
-    /// What was requested.
+    /// The requests so far.
     pub ledger: Ledger,
     /// Texts for all streams, each with its number.
     broadcasts: VecDeque<(u64, Arc<[u8]>)>,

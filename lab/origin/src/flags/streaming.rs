@@ -32,7 +32,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of a client that has this revision.
+    /// The place of a client that has this revision.
     pub fn new(world: &World, token: &Token, scope: Scope, revision: Option<u64>) -> Self {
         let (broadcast, generation) = (world.last_broadcast(), world.generation);
         Self { token: token.clone(), scope, revision, is_connected: false, broadcast, generation }

@@ -1,4 +1,4 @@
-//! Tokens: who may see which flags.
+//! Tokens, and the flags that each may see.
 
 use std::str::FromStr;
 

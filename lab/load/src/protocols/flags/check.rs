@@ -50,7 +50,7 @@ impl Responses {
         Self { flags: flags.clone(), first, set, wanted, right: RefCell::new(vec![Vec::new(); count]) }
     }
 
-    /// `None`: it is not what the set has.
+    /// `None`: the set has something else.
     fn read(&self, context: u64, response: &[u8]) -> Option<()> {
         let text = self.uncompressed(response)?;
         let value: Value = serde_json::from_slice(text.as_deref().unwrap_or(response)).ok()?;

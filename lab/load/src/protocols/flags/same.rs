@@ -1,8 +1,8 @@
-//! Two values of JSON that mean the same: a gateway that reads flags and writes them again may leave out what is empty, or add it.
+//! Two values of JSON that mean the same: a gateway that reads flags and writes them again may leave out an empty member, or add one.
 
 use serde_json::Value;
 
-/// Whether `found` means what `wanted` does.
+/// Whether `found` means the same as `wanted`.
 pub(super) fn same(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {

@@ -41,7 +41,7 @@ impl Wire for Responses {
     fn begin<'a>(&'a mut self, stream: &'a mut Stream, scenario: &'a Scenario) -> Pending<'a> {
         Box::pin(async move {
             if scenario.churn {
-                // The connection is part of what is measured.
+                // The connection is part of the measured exchange.
                 return Ok(());
             }
             let tag = first::request(stream, &scenario.flags).await?;
