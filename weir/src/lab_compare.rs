@@ -52,7 +52,8 @@ const WARMUP_SHORT: Duration = Duration::from_secs(1);
                   HTTP, WebSocket         nginx, haproxy, envoy\n  \
                   PostgreSQL              pgbouncer, pgpool\n  \
                   TCP                     haproxy, envoy\n  \
-                  language models         envoy, litellm, portkey\n\n\
+                  language models         envoy, litellm, portkey\n  \
+                  feature flags           unleash-edge\n\n\
                   Other peers:\n  \
                   direct                  no gateway\n  \
                   floor                   the least that a relay can cost (`weir lab relay`)\n  \
