@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod deadline;
 pub mod desync;
 pub mod faulty;
+pub mod flags;
 pub mod gateway;
 pub mod haproxy;
 pub mod http;

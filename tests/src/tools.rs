@@ -48,6 +48,24 @@ pub fn ai_sdks() -> PathBuf {
     found.unwrap_or_else(|| panic!("no SDKs of language models: run `cargo xtask setup ai-sdks`"))
 }
 
+/// The interpreter of Python that has the SDK of Unleash.
+///
+/// # Panics
+/// If it was not installed.
+pub fn flag_sdks() -> PathBuf {
+    let found = installed("flag-sdks/bin/python");
+    found.unwrap_or_else(|| panic!("no SDK of Unleash for Python: run `cargo xtask setup flag-sdks`"))
+}
+
+/// A program around an SDK of Unleash: `go/flags`.
+///
+/// # Panics
+/// If it was not built.
+pub fn flags(name: &str) -> PathBuf {
+    let found = installed(&format!("flags/{name}"));
+    found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup flag-sdks`"))
+}
+
 /// The interpreter of Python that has the exporter of PgBouncer's figures.
 ///
 /// # Panics

@@ -111,6 +111,14 @@ const AI_PATHS: &[&str] = &[
     "weir/src/origin",
     "weir/src/lab_load",
 ];
+const FLAGS_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/flags/",
+    "tests/clients/flags/",
+    "tests/clients/node/chromium.js",
+    "tests/Cargo.toml",
+    "weir/src/origin",
+];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -227,6 +235,16 @@ const LANES: &[Lane] = &[
         minutes: 3,
         programs: true,
         body: |run| products::all(run, "ai"),
+        ..CODE
+    },
+    Lane {
+        name: "flags",
+        about: "feature flags: a real Unleash server and its SDKs through the gateway, the shared specification, outages, hostile clients",
+        needs: &[Part::Unleash, Part::FlagSdks, Part::Postgres, Part::Browser],
+        when: covers(&["weir-flags", "weir-origin"], PRODUCT, FLAGS_PATHS),
+        minutes: 4,
+        programs: true,
+        body: |run| products::all(run, "flags"),
         ..CODE
     },
     Lane {

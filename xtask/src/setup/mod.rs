@@ -5,6 +5,7 @@
 
 mod ai_peers;
 pub mod clients;
+mod flags;
 mod flags_peer;
 mod packages;
 mod postgres;
@@ -73,6 +74,11 @@ pub enum Part {
     AsyncpgSuite,
     /// The SDKs of OpenAI and Anthropic, LangChain and Vercel's AI SDK, MCP and A2A, for Python and Node.
     AiSdks,
+    /// A real Unleash server (an npm package), which needs PostgreSQL.
+    Unleash,
+    /// The SDKs of Unleash for Node, browsers, Python, Go and Java, OpenFeature's for Node, each with the program that checks it, and the
+    /// specification that they share.
+    FlagSdks,
     /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
     AiPeers,
     /// Unleash Edge (built from a crate), beside which `bench flags` measures. Only where it is named: it compiles for long.
@@ -81,7 +87,7 @@ pub enum Part {
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -100,6 +106,8 @@ impl Part {
         Self::PostgresDrivers,
         Self::AsyncpgSuite,
         Self::AiSdks,
+        Self::Unleash,
+        Self::FlagSdks,
         Self::AiPeers,
         Self::FlagsPeer,
     ];
@@ -125,6 +133,8 @@ impl Part {
             Self::PostgresDrivers => "postgres-drivers",
             Self::AsyncpgSuite => "suite-asyncpg",
             Self::AiSdks => "ai-sdks",
+            Self::Unleash => "unleash",
+            Self::FlagSdks => "flag-sdks",
             Self::AiPeers => "ai-peers",
             Self::FlagsPeer => "flags-peer",
         }
@@ -135,8 +145,9 @@ impl Part {
         match self {
             Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
             Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks | Self::AiPeers => true,
+            Self::FlagSdks => true,
             Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus | Self::FlagsPeer => false,
-            Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite => false,
+            Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite | Self::Unleash => false,
         }
     }
 
@@ -261,6 +272,8 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::PostgresDrivers => postgres::drivers(workspace),
         Part::AsyncpgSuite => suites::asyncpg(workspace),
         Part::AiSdks => ai_sdks(workspace),
+        Part::Unleash => flags::server(workspace),
+        Part::FlagSdks => flags::sdks(workspace),
         Part::AiPeers => ai_peers::ensure(workspace),
         Part::FlagsPeer => flags_peer::ensure(workspace),
     }

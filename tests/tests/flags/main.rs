@@ -1,0 +1,10 @@
+//! Feature flags: the shared specification through the gateway, a real Unleash server and its SDKs, rights of tokens, outages, the protocol
+//! itself, and hostile clients and servers.
+
+mod access;
+mod hostile;
+mod isolation;
+mod outages;
+mod protocol;
+mod sdks;
+mod specification;
