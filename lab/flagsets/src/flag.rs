@@ -13,8 +13,8 @@ pub struct Flag {
     pub is_enabled: bool,
     /// Clients report each evaluation.
     pub has_impressions: bool,
-    /// Words of any length: they give a set its size.
-    pub description: String,
+    /// Words of any length: they give a set its size. `None`: the flag has no such member.
+    pub description: Option<String>,
     /// The condition of its one strategy; `None`: it has no strategy.
     pub rule: Option<Rule>,
     /// None, or two.
@@ -52,8 +52,6 @@ pub struct Variant {
 pub struct Segment {
     /// Its number, from 1.
     pub id: usize,
-    /// Its name.
-    pub name: String,
     /// Plans that are in it.
     pub plans: Vec<&'static str>,
 }
@@ -83,14 +81,14 @@ impl Flag {
     /// Appends the flag as a member of `features`.
     pub fn write(&self, out: &mut String) {
         let Self { name, project, is_enabled, has_impressions, description, .. } = self;
+        push(out, &["{\"name\":\"", name, "\",\"type\":\"release\","]);
+        if let Some(text) = description {
+            push(out, &["\"description\":\"", text, "\","]);
+        }
         push(
             out,
             &[
-                "{\"name\":\"",
-                name,
-                "\",\"type\":\"release\",\"description\":\"",
-                description,
-                "\",\"enabled\":",
+                "\"enabled\":",
                 word(*is_enabled),
                 ",\"stale\":false,\"impressionData\":",
                 word(*has_impressions),
@@ -151,7 +149,8 @@ impl Rule {
         if let Self::Segment(id) = self {
             push(out, &[",\"segments\":[", &id.to_string(), "]"]);
         }
-        out.push('}');
+        // As unleash-server writes it.
+        out.push_str(",\"variants\":[]}");
     }
 }
 
@@ -169,7 +168,7 @@ impl Variant {
 impl Segment {
     /// Appends the segment as a member of `segments`.
     pub fn write(&self, out: &mut String) {
-        push(out, &["{\"id\":", &self.id.to_string(), ",\"name\":\"", &self.name, "\",\"constraints\":["]);
+        push(out, &["{\"id\":", &self.id.to_string(), ",\"constraints\":["]);
         write_constraint(&self.plans, out);
         out.push_str("]}");
     }

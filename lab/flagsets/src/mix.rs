@@ -71,7 +71,7 @@ pub(crate) fn plans(place: usize) -> Vec<&'static str> {
 
 /// The segments of a set.
 pub(crate) fn segments() -> Vec<Segment> {
-    (1..=SEGMENTS).map(|id| Segment { id, name: format!("segment-{id}"), plans: plans(id) }).collect()
+    (1..=SEGMENTS).map(|id| Segment { id, plans: plans(id) }).collect()
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn backends_request_all_flags_and_a_changed_flag_is_found() {
     for wrong in [
         right.replacen("\"enabled\":true", "\"enabled\":false", 1),
         right.replacen("\"rollout\":\"100\"", "\"rollout\":\"99\"", 1),
-        right.replacen("segment-3", "segment-9", 1),
+        right.replacen("\"id\":3,", "\"id\":9,", 1),
         document(&FlagSet::new(DataSet::Small)),
         right[..right.len() - 1].to_owned(),
         "{\"version\":2,\"features\":[]}".to_owned(),
