@@ -162,6 +162,7 @@ fn a_reload_that_removes_a_token_ends_it_and_its_streams_at_once() {
     gateway.rewrite(|text| text.replace(both, line));
     assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
     events.wait_end(WAIT);
+    drop(events);
     until("the end of the token", Duration::from_secs(2), || (status(&gateway, extra) == 403).then_some(()));
     assert_eq!(status(&gateway, BACKEND), 200);
     gateway.finish();
@@ -190,6 +191,7 @@ fn f10_a_token_that_the_server_forgets_ends_within_the_interval() {
     assert_eq!(events.next().name, "unleash-connected");
     origin.tokens(&[("backend", BACKEND)]);
     events.wait_end(WAIT);
+    drop(events);
     until_true("the end of the token", || status(&gateway, other) == 403);
     assert_eq!(status(&gateway, BACKEND), 200);
     gateway.finish();
@@ -197,10 +199,11 @@ fn f10_a_token_that_the_server_forgets_ends_within_the_interval() {
 
 #[test]
 fn tokens_are_masked_wherever_they_are_shown() {
-    let (_origin, gateway) = ready("backstage = [\"tokens\", \"metrics\"]\ntoken_header = \"X-Flags\"");
-    assert_eq!(status(&gateway, BACKEND), 403, "the token is in another field");
+    let origin = FlagOrigin::start();
+    let gateway = before(&origin.address, "backstage = [\"tokens\", \"metrics\"]\ntoken_header = \"X-Flags\"");
     let fields = [("x-flags", "*:development.lab-backend")];
-    assert_eq!(call(&gateway.address, "GET", FEATURES, "", &fields, "").status, 200);
+    until_true("flags", || call(&gateway.address, "GET", FEATURES, "", &fields, "").status == 200);
+    assert_eq!(status(&gateway, BACKEND), 403, "the token is in another field");
     let bad = [("x-flags", "*:development.a-long-secret-that-no-client-has")];
     assert_eq!(call(&gateway.address, "GET", FEATURES, "", &bad, "").status, 403);
     let shown = get(&gateway.address, "/internal-backstage/tokens", "").body;

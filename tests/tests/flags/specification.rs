@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use weir_tests::deadline::until_true;
-use weir_tests::flags::{BACKEND, FRONTEND, FlagOrigin, before, get, offline, post, specification};
+use weir_tests::flags::{BACKEND, FRONTEND, FlagOrigin, before, call, get, offline_with, specification};
 use weir_tests::gateway::Gateway;
 
 /// Checks of all files: 227 of flags and 52 of variants.
@@ -25,7 +25,9 @@ fn check(file: &str, document: &Value, gateway: &Gateway, faults: &mut Vec<Strin
         for one in document[kind].as_array().into_iter().flatten() {
             count += 1;
             let body = json!({ "context": one["context"] }).to_string();
-            let reply = post(&gateway.address, "/api/frontend/all", FRONTEND, &body);
+            // A check of addresses wants one that is in no list where the context has none.
+            let fields = [("Content-Type", "application/json"), ("X-Forwarded-For", "203.0.113.1")];
+            let reply = call(&gateway.address, "POST", "/api/frontend/all", FRONTEND, &fields, &body);
             let found = reply.json()["toggles"].as_array().cloned().unwrap_or_default();
             let flag = found.iter().find(|flag| flag["name"] == one["toggleName"]);
             let got = match kind {
@@ -55,7 +57,7 @@ fn every_check_of_every_file_holds() {
     let (mut count, mut faults) = (0, Vec::new());
     for name in names.iter().filter(|name| !DELTAS.contains(&name.as_str())) {
         let (document, folder) = (read(name), tempfile::tempdir().expect("a folder"));
-        let gateway = offline(folder.path(), &document["state"].to_string());
+        let gateway = offline_with(folder.path(), &document["state"].to_string(), "trusted_hops = 1");
         until_true(format!("the flags of {name}"), || {
             get(&gateway.address, "/api/client/features", BACKEND).status == 200
         });
