@@ -11,7 +11,16 @@ const unleash = initialize({
   metricsInterval: 1000,
   ...(mode === "streaming" ? { experimentalMode: { type: "streaming" } } : {}),
 });
+const sent = { yes: 0, no: 0 };
 unleash.on("error", (error) => console.error(error));
 unleash.on("warn", (warning) => console.error(warning));
+unleash.on("sent", ({ bucket }) => {
+  sent.yes += bucket.toggles[flag]?.yes ?? 0;
+  sent.no += bucket.toggles[flag]?.no ?? 0;
+});
 await new Promise((resolve) => unleash.once("synchronized", resolve));
-await watch(async () => unleash.isEnabled(flag), () => unleash.destroyWithFlush());
+await watch(
+  async () => unleash.isEnabled(flag),
+  () => unleash.destroy(),
+  async () => sent,
+);

@@ -1,4 +1,4 @@
-"""UnleashClient of Python: `watch.py URL TOKEN FLAG APPLICATION`, with the output of the programs in `../node`."""
+"""UnleashClient of Python: `watch.py URL TOKEN FLAG APPLICATION [polling|streaming]`, with the output of the programs in `../node`."""
 
 import sys
 import tempfile
@@ -11,6 +11,7 @@ INTERVAL = 0.1
 
 def main() -> None:
     url, token, flag, application = sys.argv[1:5]
+    mode = sys.argv[5] if len(sys.argv) > 5 else "polling"
     with tempfile.TemporaryDirectory() as folder:
         client = UnleashClient(
             url=f"{url}/api",
@@ -19,6 +20,7 @@ def main() -> None:
             refresh_interval=1,
             metrics_interval=1,
             cache_directory=folder,
+            experimental_mode={"type": mode},
         )
         client.initialize_client()
         ends = threading.Event()
@@ -31,6 +33,7 @@ def main() -> None:
                 print("state on" if on else "state off", flush=True)
             last = on
             ends.wait(INTERVAL)
+        # It sends what is left, and waits for a request that is under way.
         client.destroy()
         print(f"counts {counts[True]} {counts[False]}", flush=True)
 
