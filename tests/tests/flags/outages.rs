@@ -205,6 +205,9 @@ fn a_gateway_may_stand_behind_another() {
     assert_eq!(features(&first), features(&second));
     origin.replace(&document(&["changed"]));
     until("a change through both", Duration::from_secs(30), || (names(&second) == ["changed"]).then_some(()));
-    first.finish();
+    // Without a stream of its own, the second one leaves the first at rest.
+    second.rewrite(|text| text.replace("\"streaming\"", "\"polling\""));
+    assert_eq!(second.admin.post("/api/v1/reload", "").status, 200);
     second.finish();
+    first.finish();
 }

@@ -56,7 +56,11 @@ fn f10_a_token_that_the_server_deletes_ends_and_its_stream_with_it() {
     let mut events = Events::open(&gateway.address, "/api/client/streaming", &token, None);
     assert_eq!((events.status, events.next().name.as_str()), (200, "unleash-connected"));
     server.delete_token(&token);
+    until("the server to refuse the token", Duration::from_secs(90), || {
+        (get(&server.address, "/api/client/features", &token).status == 401).then_some(())
+    });
     events.wait_end(Duration::from_secs(30));
+    drop(events);
     until("a 403 for the token", Duration::from_secs(30), || {
         (get(&gateway.address, "/api/client/features", &token).status == 403).then_some(())
     });

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
-use weir_base::time::{rfc3339, turn};
+use weir_base::time::rfc3339;
 use weir_engine::{JoinHandle, spawn};
 use weir_flags_codec::{
     DeltaEvent, DocumentError, FeaturesDocument, limits::DOCUMENT_BYTES_MAX, metrics::ClientApplication,
@@ -134,7 +134,7 @@ impl Poller {
             desk.state.borrow_mut().tokens().doubt(text);
             return desk.edge.signal.notify();
         }
-        let changes = desk.state.borrow_mut().tokens().refuse(text, turn::now());
+        let changes = desk.state.borrow_mut().refuse(&self.token);
         desk.on_changes(&changes);
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use weir_base::time::turn;
+use weir_base::{Time, time::turn};
 use weir_flags_codec::{DeltaEvent, FeaturesDocument};
 use weir_flags_session::{
     FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, minimal, token_table::Changes,
@@ -12,6 +12,7 @@ use super::{Desk, Source};
 use crate::{
     edge::{View, unix_time},
     environment::Environment,
+    limits::REFUSAL_HOLD,
 };
 
 /// The state of a keeper. Only its worker has it.
@@ -23,6 +24,8 @@ pub(super) struct State {
     dynamic: Vec<Arc<Token>>,
     /// Counts the changes that a backup would have.
     pub(super) generation: u64,
+    /// Tokens that the server has refused in polls, with the time of it.
+    refused: Vec<(Arc<Token>, Time)>,
     /// Tokens of the start that the log has called bad.
     pub(super) noted_bad: Vec<String>,
 }
@@ -62,7 +65,14 @@ impl State {
                 // Flags of a file are none of a server.
                 let environments = before.environments.into_iter().filter(|(name, _)| !name.is_empty()).collect();
                 let dynamic = if upstream.is_dynamic { before.dynamic } else { Vec::new() };
-                Self { table: Some(table), environments, dynamic, generation: before.generation, noted_bad: Vec::new() }
+                Self {
+                    table: Some(table),
+                    environments,
+                    dynamic,
+                    generation: before.generation,
+                    refused: before.refused,
+                    noted_bad: Vec::new(),
+                }
             }
         }
     }
@@ -70,6 +80,21 @@ impl State {
     /// The tokens.
     pub(super) fn tokens(&mut self) -> &mut TokenTable {
         self.table.get_or_insert_with(|| TokenTable::new(0))
+    }
+
+    /// Makes a token bad that the server has refused in polls.
+    pub(super) fn refuse(&mut self, token: &Arc<Token>) -> Changes {
+        let now = turn::now();
+        self.refused.retain(|(other, at)| other.secret() != token.secret() && now.since(*at) < REFUSAL_HOLD);
+        self.refused.push((token.clone(), now));
+        self.tokens().refuse(token.secret().expose_str().unwrap_or_default(), now)
+    }
+
+    /// Whether a bad token of the start may be validated again: the server has not refused it in a poll of late.
+    pub(super) fn may_retry(&self, token: &Token) -> bool {
+        let now = turn::now();
+        let mut refused = self.refused.iter();
+        !refused.any(|(other, at)| other.secret() == token.secret() && now.since(*at) < REFUSAL_HOLD)
     }
 
     fn standing<'a>(table: &'a TokenTable, token: &Token) -> Standing<'a> {

@@ -37,15 +37,15 @@ pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
 fn want_all(desk: &Desk, source: &UpstreamSource) {
     let (wanted, now) = (desk.edge.take_wanted(), turn::now());
     let mut state = desk.state.borrow_mut();
-    let table = state.tokens();
     for token in &*source.tokens {
         let text = token.secret().expose_str().unwrap_or_default();
-        if table.find(text, now) == Standing::Invalid {
+        if state.may_retry(token) && state.tokens().find(text, now) == Standing::Invalid {
             // A token that is created later is good then, without a restart.
-            table.doubt(text);
+            state.tokens().doubt(text);
         }
-        table.want(text, now);
+        state.tokens().want(text, now);
     }
+    let table = state.tokens();
     for text in wanted {
         table.want(&text, now);
     }
