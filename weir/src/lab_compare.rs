@@ -292,7 +292,7 @@ mod tests {
         let refusal = peers(&["gate"]).expect_err("it is not");
         let known = "no peer `gate`; there are weir-telemetry-off, weir-capture-all, weir-polling, weir-cache, envoy, ";
         assert!(refusal.starts_with(known), "{refusal}");
-        assert!(refusal.ends_with(", twemproxy, direct, or a file that ends in .toml"), "{refusal}");
+        assert!(refusal.ends_with(", unleash-edge, direct, or a file that ends in .toml"), "{refusal}");
         assert!(peers(&["/no/such.toml"]).is_err_and(|error| error.starts_with("/no/such.toml")));
         for protocol in protocols::ALL {
             let (usual, is_direct) = super::peers(&[], *protocol).expect("all are known");
