@@ -1,4 +1,4 @@
-//! What the tests of feature flags need: a real Unleash server, and the SDKs, one folder of `tests/clients/flags` a language. Builds are
+//! The needs of the tests of feature flags: a real Unleash server, and the SDKs, one folder of `tests/clients/flags` a language. Builds are
 //! below `target/tools/flags`; Node and Python run from their sources.
 
 use anyhow::{Context, Result};
