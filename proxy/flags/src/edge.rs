@@ -1,7 +1,7 @@
 //! The state of a listener that all workers share.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     future::poll_fn,
     sync::{
         Arc, Mutex,
@@ -29,7 +29,7 @@ pub struct Edge {
     view: ArcSwap<View>,
     watchers: Mutex<Slab<Waker>>,
     /// Tokens to validate.
-    wanted: Mutex<Vec<String>>,
+    wanted: Mutex<HashSet<String>>,
     /// A document lacks a coding that a client accepts.
     lacks_coding: AtomicBool,
     pub(crate) signal: Signal,
@@ -103,15 +103,15 @@ impl Edge {
     /// Has a token validated.
     pub(crate) fn want(&self, token: &str) {
         let mut wanted = lock(&self.wanted);
-        if wanted.len() < crate::limits::VALIDATIONS_MAX && !wanted.iter().any(|other| other == token) {
-            wanted.push(token.to_owned());
+        if wanted.len() < crate::limits::VALIDATIONS_MAX {
+            wanted.insert(token.to_owned());
         }
         drop(wanted);
         self.signal.notify();
     }
 
     /// The tokens to validate since the last call.
-    pub(crate) fn take_wanted(&self) -> Vec<String> {
+    pub(crate) fn take_wanted(&self) -> HashSet<String> {
         std::mem::take(&mut *lock(&self.wanted))
     }
 

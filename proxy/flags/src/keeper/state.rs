@@ -63,7 +63,10 @@ impl State {
                     table = table.with_judged(judged);
                 }
                 // Flags of a file are none of a server.
-                let environments = before.environments.into_iter().filter(|(name, _)| !name.is_empty()).collect();
+                let mut environments = before.environments;
+                environments.retain(|name, _| !name.is_empty());
+                // The keeper before may have been compiling them.
+                environments.values_mut().for_each(|one| one.is_dirty = true);
                 let dynamic = if upstream.is_dynamic { before.dynamic } else { Vec::new() };
                 Self {
                     table: Some(table),
