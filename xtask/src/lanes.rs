@@ -242,6 +242,7 @@ const LANES: &[Lane] = &[
         about: "feature flags: a real Unleash server and its SDKs through the gateway, the shared specification, outages, hostile clients",
         needs: &[Part::Unleash, Part::FlagSdks, Part::Postgres, Part::Browser],
         when: covers(&["weir-flags", "weir-origin"], PRODUCT, FLAGS_PATHS),
+        core: cores::FLAGS,
         minutes: 4,
         programs: true,
         body: |run| products::all(run, "flags"),

@@ -67,6 +67,19 @@ pub const ISOLATION: &[&str] = &[
 
 pub const POSTGRES: &[&str] = &["servers::every_major_serves_its_user_with_scram"];
 
+pub const FLAGS: &[&str] = &[
+    "access::a_403_follows_a_verdict_and_a_503_everything_else",
+    "access::f3_a_token_serves_its_own_api_and_environment",
+    "hostile::f8_a_flood_of_random_tokens_costs_the_server_a_batch_per_second",
+    "outages::f2_a_server_that_is_down_slow_or_wrong_changes_nothing",
+    "outages::f4_deltas_and_streams_follow_the_server_through_gaps_and_wrong_orders",
+    "outages::metrics_are_counted_once_whatever_the_server_responds_and_the_last_ones_leave_at_the_end",
+    "protocol::a_stream_says_what_has_changed_and_goes_on_where_it_was",
+    "protocol::documents_have_tags_by_which_clients_save_the_body",
+    "sdks::every_sdk_sees_a_flag_created_changed_and_archived",
+    "specification::every_check_of_every_file_holds",
+];
+
 pub const LAB: &[&str] = &[
     "a_comparison_without_a_gateway_shows_the_cost_of_the_gateway",
     "a_wrong_peer_is_refused_before_any_load",
