@@ -21,6 +21,7 @@ const INCLUDED_FILES_MAX: usize = 4096;
                   Examples:\n  \
                   weir import nginx /etc/nginx/nginx.conf > weir.toml\n  \
                   weir import haproxy /etc/haproxy/haproxy.cfg --output weir.toml\n  \
+                  weir import unleash-edge --env-file edge.env -- edge --upstream-url https://unleash.example.com\n  \
                   weir check weir.toml"
 )]
 pub enum ImportCommand {
@@ -34,6 +35,8 @@ pub enum ImportCommand {
     Twemproxy(ImportArgs),
     /// Convert pgbouncer.ini, its included files, and the users of its auth_file.
     Pgbouncer(ImportArgs),
+    /// Convert the command line and the environment of Unleash Edge. Secrets become variables that are to be set.
+    UnleashEdge(UnleashEdgeArgs),
 }
 
 /// The files that are read and written.
@@ -47,6 +50,43 @@ pub struct ImportArgs {
     output: Option<PathBuf>,
 }
 
+/// The command line of Unleash Edge.
+#[derive(Debug, Args)]
+pub struct UnleashEdgeArgs {
+    /// File with the environment of Unleash Edge, one NAME=value per line.
+    #[arg(long, value_name = "FILE")]
+    env_file: Option<PathBuf>,
+
+    /// Write the result to this file, which must not exist yet [default: standard output].
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+
+    /// The command line of Unleash Edge, behind `--`.
+    #[arg(last = true, value_name = "WORD")]
+    words: Vec<String>,
+}
+
+impl UnleashEdgeArgs {
+    /// The input of the import: variables, and a word of the command line in each line.
+    fn text(&self) -> Result<String, String> {
+        let environment = match &self.env_file {
+            Some(file) => read(file).map_err(|why| format!("{}: {why}", file.display()))?,
+            None => String::new(),
+        };
+        match self.words.iter().any(|word| word.contains('\n')) {
+            true => Err("a word of the command line has a line break".to_owned()),
+            false => Ok(format!("{environment}\n{}", self.words.join("\n"))),
+        }
+    }
+}
+
+/// Imports a command line.
+fn run_unleash_edge(args: &UnleashEdgeArgs) -> Result<(), String> {
+    let folder = Folder::new(PathBuf::new(), 0);
+    let imported = weir_import::import(Format::UnleashEdge, "command line", &args.text()?, &folder);
+    deliver(&imported.map_err(|mistake| mistake.to_string())?, args.output.as_deref())
+}
+
 pub fn run(command: &ImportCommand) -> Result<(), String> {
     let (format, args) = match command {
         ImportCommand::Nginx(args) => (Format::Nginx, args),
@@ -54,12 +94,18 @@ pub fn run(command: &ImportCommand) -> Result<(), String> {
         ImportCommand::Envoy(args) => (Format::Envoy, args),
         ImportCommand::Twemproxy(args) => (Format::Twemproxy, args),
         ImportCommand::Pgbouncer(args) => (Format::Pgbouncer, args),
+        ImportCommand::UnleashEdge(args) => return run_unleash_edge(args),
     };
     let text = read(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
     let directory = args.file.parent().unwrap_or(Path::new("")).to_owned();
     let name = args.file.display().to_string();
     let folder = Folder::new(directory, text.len());
     let imported = weir_import::import(format, &name, &text, &folder).map_err(|mistake| mistake.to_string())?;
+    deliver(&imported, args.output.as_deref())
+}
+
+/// Prints the notes, and writes the result.
+fn deliver(imported: &weir_import::Imported, output: Option<&Path>) -> Result<(), String> {
     for note in &imported.notes {
         eprintln!("{note}");
     }
@@ -68,7 +114,7 @@ pub fn run(command: &ImportCommand) -> Result<(), String> {
         1 => eprintln!("1 note: it is a comment in the result too"),
         count => eprintln!("{count} notes: they are comments in the result too"),
     }
-    match &args.output {
+    match output {
         None => print(&imported.toml),
         Some(file) => write_new(file, &imported.toml).map_err(|why| format!("{}: {why}", file.display())),
     }

@@ -7,6 +7,7 @@
 //! haproxy.cfg ┼─▶ Config (listeners, routes, upstreams, notes) ─▶ TOML and notes
 //! envoy.yaml ─┤      one model                                      printed in one place
 //! nutcracker ─┤
+//! unleash-edge┤
 //! pgbouncer ──┘
 //! ```
 //!
@@ -23,7 +24,7 @@
 //! | `overlap` | whether one of two routes takes requests of the other, and which is tried first |
 //! | `paths` | paths and regular expressions as a route can have them |
 //! | `yaml` | YAML and JSON as a tree with lines |
-//! | `nginx`, `haproxy`, `envoy`, `twemproxy`, `pgbouncer` | one format each |
+//! | `nginx`, `haproxy`, `envoy`, `twemproxy`, `pgbouncer`, `unleash_edge` | one format each |
 //!
 //! A directive without a counterpart becomes a note, and is never dropped silently. A mistake in the input is an error with its
 //! file and line.
@@ -44,6 +45,7 @@ mod pgbouncer;
 mod quantity;
 mod toml;
 mod twemproxy;
+mod unleash_edge;
 mod yaml;
 
 pub use note::{Mistake, Note, SourceLine};
@@ -61,6 +63,8 @@ pub enum Format {
     Twemproxy,
     /// `pgbouncer.ini`, with its `auth_file`.
     Pgbouncer,
+    /// A command line of Unleash Edge, a word in each line, behind its environment as `NAME=value`.
+    UnleashEdge,
 }
 
 impl Format {
@@ -72,6 +76,7 @@ impl Format {
             Self::Envoy => "envoy",
             Self::Twemproxy => "twemproxy",
             Self::Pgbouncer => "pgbouncer",
+            Self::UnleashEdge => "unleash-edge",
         }
     }
 }
@@ -106,6 +111,7 @@ pub fn import(format: Format, name: &str, text: &str, files: &dyn Files) -> Resu
         Format::Envoy => envoy::read(name, text)?,
         Format::Twemproxy => twemproxy::read(name, text)?,
         Format::Pgbouncer => pgbouncer::read(name, text, files)?,
+        Format::UnleashEdge => unleash_edge::read(name, text)?,
     };
     Ok(config.finish(format.name(), name))
 }

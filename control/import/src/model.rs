@@ -25,6 +25,7 @@ pub(crate) enum Protocol {
     Tcp,
     /// TLS that is passed on unopened, by its server name.
     Tls,
+    Flags,
 }
 
 impl Protocol {
@@ -35,6 +36,7 @@ impl Protocol {
             Self::Http => "http",
             Self::Tcp => "tcp",
             Self::Tls => "tls",
+            Self::Flags => "flags",
         }
     }
 }
@@ -45,7 +47,7 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) bind: String,
     pub(crate) protocol: Protocol,
-    /// Empty: its routes take every request.
+    /// Empty: its routes take every request, or its flags come from a file.
     pub(crate) upstream: String,
     /// Further keys and tables.
     pub(crate) more: Table,
@@ -222,7 +224,9 @@ impl Config {
             table.set("name", Value::text(&listener.name));
             table.set("protocol", Value::text(listener.protocol.word()));
             table.set("bind", Value::text(&listener.bind));
-            table.set("upstream", Value::text(&listener.upstream));
+            if !listener.upstream.is_empty() {
+                table.set("upstream", Value::text(&listener.upstream));
+            }
             table.print("listener", &mut out);
             listener.more.print("listener", &mut out);
         }
@@ -251,7 +255,8 @@ impl Config {
         let names_it =
             |listener: &Listener| listener.more.texts_of("server_name", "upstream").iter().any(|to| to == NOWHERE);
         let mut is_needed = self.listeners.iter().any(names_it);
-        for listener in self.listeners.iter_mut().filter(|listener| listener.upstream.is_empty()) {
+        let lacks_one = |listener: &&mut Listener| listener.upstream.is_empty() && listener.protocol != Protocol::Flags;
+        for listener in self.listeners.iter_mut().filter(lacks_one) {
             let target = |route: &Route| match &route.target {
                 Target::Upstream(name) => Some(name.clone()),
                 _ => None,

@@ -1,4 +1,4 @@
-//! Configurations of the five programs, the `weir.toml` that each becomes, and its notes.
+//! Configurations of the six programs, the `weir.toml` that each becomes, and its notes.
 //!
 //! Each input has two files beside it: `NAME.toml` and `NAME.notes`. `WEIR_WRITE_GOLDEN=1` writes them; read the difference then.
 //! The modules have the name of a program, and hold what differs between it and Weir.
@@ -7,6 +7,7 @@ mod envoy;
 mod haproxy;
 mod nginx;
 mod pgbouncer;
+mod unleash_edge;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -115,7 +116,14 @@ fn mistakes(directory: &TempDir, toml: &str) -> Vec<String> {
     let here = format!("\"{}/etc/", directory.path().display());
     let file = directory.path().join("weir.toml");
     fs::write(&file, toml.replace("\"/etc/", &here)).expect("written");
-    let secret = |name: &str| name.ends_with("_PASSWORD").then(|| "canary".to_owned());
+    let secret = |name: &str| match name.ends_with("_PASSWORD") {
+        true => Some("canary".to_owned()),
+        // Tokens of Unleash have a form.
+        false => name
+            .contains("TOKENS")
+            .then(|| "*:development.canary".to_owned())
+            .or_else(|| name.contains("HEADER").then(|| "canary".to_owned())),
+    };
     let shown = |found: &weir_config::Diagnostics| {
         let errors = found.iter().filter(|one| one.severity == weir_config::Severity::Error);
         errors.map(|one| format!("{}: {} (line {})", one.path, one.message, one.line)).collect()

@@ -1,0 +1,102 @@
+//! Unleash Edge: its command line and its environment.
+
+use weir_import::{Format, import};
+
+use super::{NoFiles, check, notes, read};
+
+/// The import of words, behind variables.
+fn words(variables: &str, line: &str) -> weir_import::Imported {
+    read(Format::UnleashEdge, &format!("{variables}\n{}", line.split(' ').collect::<Vec<_>>().join("\n")))
+}
+
+#[test]
+fn an_edge_in_front_of_a_server() {
+    let line = "unleash-edge -w 2 --base-path /flags edge --strict -u https://unleash.example.com/unleash \
+                -t *:development.not-to-be-repeated --features-refresh-interval-seconds=30 --backup-folder /var/lib/edge \
+                -H X-Tenant:not-to-be-repeated --disable-tokens-endpoint --upstream-certificate-file /etc/tls/ca.crt";
+    let imported = words("", line);
+    let toml = &imported.toml;
+    for wanted in [
+        "workers = 2\n",
+        "protocol = \"flags\"\nbind = \"0.0.0.0:3063\"\nupstream = \"unleash\"\n",
+        "tokens = [\"env:UNLEASH_TOKENS\"]\n",
+        "poll_interval = \"30s\"\n",
+        "backup_dir = \"/var/lib/edge\"\n",
+        "base_path = \"/flags\"\n",
+        "name = \"X-Tenant\"\nvalue = \"env:UNLEASH_HEADER_X_TENANT\"\n",
+        "endpoints = [\"unleash.example.com:443\"]\n",
+        "ca_file = \"/etc/tls/ca.crt\"\n",
+        "base_path = \"/unleash\"\n",
+    ] {
+        assert!(toml.contains(wanted), "{wanted}:\n{toml}");
+    }
+    assert!(!toml.contains("\"tokens\"") && toml.contains("\"metricsbatch\""), "the tokens endpoint is off: {toml}");
+    let notes = notes(&imported);
+    assert!(notes.contains("set the variable UNLEASH_TOKENS"), "{notes}");
+    assert!(!(toml.clone() + &notes).contains("not-to-be-repeated"), "no secret is in an output");
+    check(toml);
+}
+
+#[test]
+fn variables_stand_in_for_words_and_words_take_precedence() {
+    let variables = "UPSTREAM_URL=http://127.0.0.1:4242\nexport TOKENS='*:development.not-to-be-repeated'\nPORT=4000\nUNRELATED=1\n\
+                     TRUST_PROXY=true\nDENY_LIST=10.0.0.0/8,192.0.2.7\nCORS_ORIGIN=https://a.example";
+    let imported = words(variables, "--port 5000 edge");
+    let toml = &imported.toml;
+    for wanted in [
+        "bind = \"0.0.0.0:5000\"",
+        "tokens = [\"env:TOKENS\"]",
+        "trusted_hops = 1",
+        "deny = [\"10.0.0.0/8\", \"192.0.2.7/32\"]",
+        "allow_origins = [\"https://a.example\"]",
+        "endpoints = [\"127.0.0.1:4242\"]",
+    ] {
+        assert!(toml.contains(wanted), "{wanted}:\n{toml}");
+    }
+    assert!(notes(&imported).contains("a client can forge"), "{}", notes(&imported));
+    assert!(!toml.contains("not-to-be-repeated"));
+    check(toml);
+}
+
+#[test]
+fn an_offline_edge_has_a_file_and_no_upstream() {
+    let line = "offline --bootstrap-file features.json --client-tokens *:development.a --reload-interval 10 --tokens b";
+    let imported = words("", line);
+    let toml = &imported.toml;
+    assert!(
+        toml.contains("bootstrap_file = \"features.json\"") && toml.contains("reload_interval = \"10s\""),
+        "{toml}"
+    );
+    assert!(toml.contains("client_tokens = [\"env:UNLEASH_CLIENT_TOKENS\", \"env:UNLEASH_TOKENS\"]"), "{toml}");
+    assert!(!toml.contains("upstream") && !toml.contains("nowhere"), "{toml}");
+    check(toml);
+}
+
+#[test]
+fn options_without_a_counterpart_become_notes() {
+    let line = "edge --upstream-url http://127.0.0.1:4242 --tokens *:a.b --redis-url redis://127.0.0.1 \
+                --prometheus-remote-write-url http://127.0.0.1 --instance-id one --pkcs12-identity-file a.p12";
+    let notes = notes(&words("", line));
+    for option in ["--redis-url", "--prometheus-remote-write-url", "--instance-id", "--pkcs12-identity-file"] {
+        assert!(notes.contains(option), "{option}: {notes}");
+    }
+}
+
+#[test]
+fn a_command_line_that_unleash_edge_would_not_take_is_refused() {
+    for (line, message) in [
+        ("", "no mode"),
+        ("edge", "needs --upstream-url"),
+        ("offline", "needs --bootstrap-file"),
+        ("edge --upstream-url ftp://a", "http or https"),
+        ("edge --upstream-url", "has no value"),
+        ("edge --no-such-option", "is no option"),
+        ("edge --upstream-url http://a --metrics-interval-seconds soon", "is not a number"),
+        ("health", "is a probe"),
+        ("edge --upstream-url http://a surplus", "without an option"),
+    ] {
+        let text = line.split(' ').collect::<Vec<_>>().join("\n");
+        let mistake = import(Format::UnleashEdge, "command line", &text, &NoFiles).expect_err(line);
+        assert!(mistake.to_string().contains(message), "{line}: {mistake}");
+    }
+}
