@@ -2,9 +2,15 @@
 //! itself, and hostile clients and servers.
 
 mod access;
+mod contexts;
+mod counts;
+mod coverage;
+mod crowd;
 mod hostile;
+mod http2;
 mod isolation;
 mod outages;
 mod protocol;
 mod sdks;
 mod specification;
+mod upstream;

@@ -1,0 +1,148 @@
+//! Many clients at once: the case F1 behind a restart, and tokens that many of them have in common.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::deadline::until_true;
+use weir_tests::flags::{BACKEND, Event, Events, FRONTEND, FlagOrigin, before_with, environment, get};
+use weir_tests::gateway::Gateway;
+use weir_tests::http::HttpClient;
+
+const FEATURES: &str = "/api/client/features";
+const STREAMING: &str = "/api/client/streaming";
+
+/// Room for all clients of a test, which have one address.
+const LIMITS: &str = "[limits]\nconnections = 8000\nconnections_per_source = 8000\n";
+
+/// Streams of the test of restarts.
+const STREAMS: usize = 500;
+
+/// Clients that poll in the same test.
+const POLLERS: usize = 1_000;
+
+fn ready(origin: &FlagOrigin) -> Gateway {
+    let gateway = before_with(&origin.address, "", LIMITS, &environment());
+    until_true("flags", || get(&gateway.address, FEATURES, BACKEND).status == 200);
+    gateway
+}
+
+/// Requests so far that a crowd must not multiply: polls, validations and registrations.
+fn requests(origin: &FlagOrigin) -> [u64; 3] {
+    ["features", "validate", "register"].map(|endpoint| origin.all_requests(endpoint))
+}
+
+#[test]
+fn f1_streams_and_polls_that_come_back_after_a_restart_are_spread_and_cost_the_server_nothing() {
+    let origin = FlagOrigin::start();
+    let mut gateway = ready(&origin);
+    let address = gateway.address.clone();
+    let tag = get(&address, FEATURES, BACKEND).field("etag").expect("a tag");
+    let open = |last: Option<&str>| {
+        let mut events = Events::open(&address, STREAMING, BACKEND, last);
+        assert_eq!(events.status, 200, "{}", events.head);
+        let first = events.next();
+        (events, first)
+    };
+    let mut streams: Vec<(Events, Event)> = (0..STREAMS).map(|_| open(None)).collect();
+    let last = streams[0].1.id.clone();
+    gateway.process().signal("TERM");
+    streams.iter_mut().for_each(|(events, _)| events.wait_end(Duration::from_secs(10)));
+    drop(streams);
+    assert!(gateway.process().wait(Duration::from_secs(15)).success(), "{}", gateway.log());
+    drop(gateway.start_again(&environment()));
+    let (before, begun) = (requests(&origin), Instant::now());
+    // Nothing is waited for: the crowd comes before the new process has flags.
+    let streams: Vec<(Events, Event)> = (0..STREAMS).map(|_| open(Some(&last))).collect();
+    let mut clients: Vec<HttpClient> = (0..POLLERS).map(|_| HttpClient::connect(&address)).collect();
+    let poll =
+        format!("GET {FEATURES} HTTP/1.1\r\nHost: a\r\nAuthorization: {BACKEND}\r\nIf-None-Match: {tag}\r\n\r\n");
+    clients.iter_mut().for_each(|client| client.send(&poll));
+    for client in &mut clients {
+        assert_eq!(client.response().status, 304, "the tag is that of the content, whichever process made it");
+    }
+    let seconds = begun.elapsed().as_secs();
+    let sent = requests(&origin);
+    let [polls, validations, registrations] = [0, 1, 2].map(|at| sent[at] - before[at]);
+    assert!(
+        polls <= seconds + 2 && validations <= seconds + 2 && registrations <= 1,
+        "{before:?} {sent:?} in {seconds} s"
+    );
+    let waits: Vec<u64> = streams.iter().filter_map(|(_, first)| first.retry).collect();
+    assert_eq!(waits.len(), STREAMS, "each stream says when its client may come back");
+    assert!(waits.iter().all(|wait| (1_000..=10_000).contains(wait)), "{waits:?}");
+    for third in [1_000..4_000_u64, 4_000..7_000, 7_000..10_001] {
+        let inside = waits.iter().filter(|wait| third.contains(*wait)).count();
+        assert!(inside > STREAMS / 5, "{inside} of {STREAMS} within {third:?}");
+    }
+    drop((streams, clients));
+    gateway.finish();
+}
+
+#[test]
+fn a_crowd_with_one_new_token_costs_the_server_one_validation() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin);
+    origin.faults(r#"{"endpoint":"validate","delay_ms":700}"#);
+    let (batches, tokens) =
+        (origin.ledger()["validate"]["batches"].clone(), origin.ledger()["validate"]["tokens"].clone());
+    let mut clients: Vec<HttpClient> = (0..400).map(|_| HttpClient::connect(&gateway.address)).collect();
+    let request = format!("GET /api/frontend HTTP/1.1\r\nHost: a\r\nAuthorization: {FRONTEND}\r\n\r\n");
+    clients.iter_mut().for_each(|client| client.send(&request));
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200, "each waits for the one verdict");
+    }
+    let ledger = origin.ledger();
+    let more = |name: &str, before: &serde_json::Value| {
+        ledger["validate"][name].as_u64().zip(before.as_u64()).map(|(now, then)| now - then)
+    };
+    assert_eq!((more("batches", &batches), more("tokens", &tokens)), (Some(1), Some(1)));
+    drop(clients);
+    gateway.finish();
+}
+
+#[test]
+fn a_crowd_that_waits_for_a_server_which_is_silent_is_sent_away_and_the_gateway_serves_on() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin);
+    origin.faults(r#"{"endpoint":"validate","delay_ms":60000}"#);
+    // More requests than may wait at once.
+    let mut clients: Vec<HttpClient> = (0..1_200).map(|_| HttpClient::connect(&gateway.address)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!(
+            "GET /api/frontend HTTP/1.1\r\nHost: a\r\nAuthorization: *:development.new-{number}\r\n\r\n"
+        ));
+    }
+    let begun = Instant::now();
+    assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200, "a known token is served meanwhile");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    for client in &mut clients {
+        let response = client.response();
+        assert_eq!((response.status, response.field("retry-after").as_deref()), (503, Some("1")));
+    }
+    drop(clients);
+    gateway.wait_at_rest();
+    origin.heal();
+    gateway.finish();
+}
+
+#[test]
+fn streams_follow_changes_however_many_there_are() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin);
+    let mut streams: Vec<Events> = (0..300).map(|_| Events::open(&gateway.address, STREAMING, BACKEND, None)).collect();
+    let connected: Vec<Event> = streams.iter_mut().map(Events::next).collect();
+    assert!(connected.iter().all(|event| event.id == connected[0].id && event.name == "unleash-connected"));
+    gateway.wait_metric("weir_flags_streams", &[], 300.0);
+    for _ in 0..3 {
+        origin.control("POST", "/lab/edit", "");
+        let updates: Vec<Event> = streams.iter_mut().map(Events::next).collect();
+        for update in &updates {
+            assert_eq!(
+                (&update.name[..], &update.id, &update.data),
+                ("unleash-updated", &updates[0].id, &updates[0].data)
+            );
+        }
+    }
+    drop(streams);
+    until_true("the streams to end", || gateway.metric("weir_flags_streams") == 0.0);
+    gateway.finish();
+}

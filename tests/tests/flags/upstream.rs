@@ -1,0 +1,188 @@
+//! The requests of the gateway to its server, and the responses that it takes.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_tests::deadline::{until, until_true};
+use weir_tests::flags::{BACKEND, FRONTEND, FlagOrigin, before, before_with, environment, get};
+use weir_tests::gateway::Gateway;
+
+const FEATURES: &str = "/api/client/features";
+
+/// Failures make the interval of a second longer, by a second each.
+const POLLS: Duration = Duration::from_secs(40);
+
+fn names(gateway: &Gateway) -> Vec<String> {
+    let reply = get(&gateway.address, FEATURES, BACKEND);
+    if reply.status == 200 { reply.names() } else { Vec::new() }
+}
+
+fn ready(origin: &FlagOrigin, more: &str) -> Gateway {
+    let gateway = before(&origin.address, more);
+    until_true("flags", || names(&gateway).len() == 5);
+    gateway
+}
+
+/// A document of one revision with these flags.
+fn document(revision: u64, names: &[&str]) -> String {
+    let features: Vec<Value> =
+        names.iter().map(|name| json!({ "name": name, "enabled": true, "strategies": [] })).collect();
+    json!({ "version": 2, "features": features, "meta": { "revisionId": revision, "etag": "\"x\"", "queryHash": "x" } })
+        .to_string()
+}
+
+/// A fault that puts a body in place of the next response of an endpoint.
+fn once(endpoint: &str, body: &str) -> String {
+    json!({ "endpoint": endpoint, "times": 1, "status": 200, "body": body }).to_string()
+}
+
+/// The polls so far that ended in this way.
+fn polls(gateway: &Gateway, result: &str) -> f64 {
+    gateway.metrics().sum_where("weir_flags_polls_total", &[("result", result)])
+}
+
+#[test]
+fn every_request_names_the_gateway_and_has_the_fields_of_the_file() {
+    let origin = FlagOrigin::start();
+    let mut variables = environment();
+    variables.push(("FLAGS_EXTRA".to_owned(), "value of an operator".to_owned()));
+    let more =
+        "app_name = \"edge-7\"\n[[listener.flags.upstream_header]]\nname = \"X-Extra\"\nvalue = \"env:FLAGS_EXTRA\"";
+    let gateway = before_with(&origin.address, more, "", &variables);
+    until_true("flags", || names(&gateway).len() == 5);
+    until_true("a second poll", || origin.requests("features", 304) > 0);
+    let ledger = origin.ledger();
+    for endpoint in ["features", "validate", "register"] {
+        let fields = &ledger["last"][endpoint];
+        assert_eq!(
+            (&fields["unleash-appname"], &fields["x-extra"]),
+            (&json!("edge-7"), &json!("value of an operator")),
+            "{endpoint}"
+        );
+        assert_eq!(fields["unleash-client-spec"], json!("6.1.0"), "{endpoint}");
+        assert_eq!(fields["unleash-interval"], json!("1000"), "{endpoint}");
+        for name in ["unleash-instanceid", "unleash-connection-id"] {
+            assert!(fields[name].as_str().is_some_and(|text| text.len() >= 26), "{endpoint}: {fields}");
+            assert_eq!(fields[name], ledger["last"]["features"][name], "{endpoint}: one process has one name");
+        }
+    }
+    assert_eq!(ledger["last"]["features"]["authorization"], json!(BACKEND));
+    assert!(ledger["last"]["validate"]["authorization"].is_null(), "a validation has no token of its own");
+    assert!(!gateway.log().contains("value of an operator"), "the value of a field is a secret");
+    gateway.finish();
+}
+
+#[test]
+fn a_document_is_fetched_once_and_its_tag_outlives_304s_that_have_none() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin, "");
+    let first = get(&gateway.address, FEATURES, BACKEND).field("etag");
+    until_true("three polls without news", || origin.requests("features", 304) >= 3);
+    assert_eq!(origin.requests("features", 200), 1);
+    assert_eq!(get(&gateway.address, FEATURES, BACKEND).field("etag"), first);
+    origin.control("POST", "/lab/edit", "");
+    until_true("the change", || get(&gateway.address, FEATURES, BACKEND).field("etag") != first);
+    assert_eq!(origin.requests("features", 200), 2, "one more document for one change");
+    gateway.finish();
+}
+
+#[test]
+fn flags_that_vanish_without_a_new_revision_stay() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin, "backstage = [\"features\"]");
+    let first = names(&gateway);
+    let shown = get(&gateway.address, "/internal-backstage/features", "").json();
+    let revision = shown["development"]["meta"]["revisionId"].as_u64().expect("a revision");
+    origin.faults(&once("features", &document(revision, &[])));
+    until("a poll without flags", POLLS, || (polls(&gateway, "garbage") >= 1.0).then_some(()));
+    gateway.wait_log("the upstream's flags are gone without a new revision");
+    assert_eq!(names(&gateway), first);
+    assert_eq!(get(&gateway.address, "/api/frontend/all", FRONTEND).names(), first);
+    // An operator who archives the last flag leaves an empty document of a new revision.
+    origin.replace(&document(revision, &[]));
+    until("an empty document of a new revision", POLLS, || {
+        get(&gateway.address, FEATURES, BACKEND).json()["features"].as_array().is_some_and(Vec::is_empty).then_some(())
+    });
+    gateway.finish();
+}
+
+#[test]
+fn one_refusal_of_a_poll_is_no_end_of_a_token() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin, "");
+    for status in [401, 403] {
+        let good = origin.requests("features", 304);
+        origin.faults(&format!("{{\"endpoint\":\"features\",\"times\":1,\"status\":{status}}}"));
+        let begun = Instant::now();
+        loop {
+            assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200, "after {status}");
+            if origin.requests("features", status) > 0 && origin.requests("features", 304) >= good + 2 {
+                break;
+            }
+            assert!(begun.elapsed() < POLLS, "no polls behind {status}");
+            std::thread::sleep(Duration::from_millis(20)); // the pace of a client
+        }
+    }
+    gateway.finish();
+}
+
+#[test]
+fn polls_slow_down_while_the_server_fails_and_become_regular_again() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin, "");
+    let first = names(&gateway);
+    origin.faults(r#"{"endpoint":"features","status":503}"#);
+    until("four failures", POLLS, || (origin.requests("features", 503) >= 4).then_some(()));
+    let (begun, before) = (Instant::now(), origin.all_requests("features"));
+    until("a further failure", POLLS, || (origin.all_requests("features") > before).then_some(()));
+    // Four failures make at least four intervals of a tenth less, counted from a poll that may be a moment ago.
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?} behind four failures", begun.elapsed());
+    assert_eq!(names(&gateway), first);
+    origin.heal();
+    origin.replace(&document(50, &["healed"]));
+    until("the flags behind the failures", POLLS, || (names(&gateway) == ["healed"]).then_some(()));
+    gateway.finish();
+}
+
+#[test]
+fn f4_deltas_that_repeat_themselves_change_nothing_and_those_out_of_order_lead_to_the_whole_state() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin, "upstream_mode = \"delta\"");
+    let event = |id: u64, name: &str| {
+        json!({ "eventId": id, "type": "feature-updated",
+        "feature": { "name": name, "project": "default", "enabled": true, "strategies": [] } })
+    };
+    let events = |list: &[Value]| json!({ "events": list }).to_string();
+    origin.control("POST", "/lab/events", &events(&[event(1, "added")]));
+    until("an event", POLLS, || names(&gateway).contains(&"added".to_owned()).then_some(()));
+    let (tag, revision) = (
+        || get(&gateway.address, FEATURES, BACKEND).field("etag"),
+        || get(&gateway.address, "/api/client/delta", BACKEND).field("etag"),
+    );
+    let before = (tag(), revision());
+    // The server's revision is 2 behind its first event.
+    origin.faults(&once("delta", &events(&[event(2, "added"), event(2, "added")])));
+    let seen = origin.requests("delta", 304);
+    until("polls behind the repeated events", POLLS, || (origin.requests("delta", 304) >= seen + 2).then_some(()));
+    assert_eq!((tag(), revision()), before, "nothing has changed");
+    origin.faults(&once("delta", &events(&[event(9, "later"), event(5, "earlier")])));
+    until("the refusal of wrong orders", POLLS, || (polls(&gateway, "garbage") >= 1.0).then_some(()));
+    assert_eq!(tag(), before.0, "no part of them is taken");
+    let whole = origin.requests("delta", 200);
+    until("the whole state", POLLS, || (origin.requests("delta", 200) > whole).then_some(()));
+    until("the old flags with the whole state", POLLS, || (tag() == before.0).then_some(()));
+    gateway.finish();
+}
+
+#[test]
+fn a_server_below_a_path_is_reached_by_it() {
+    let origin = FlagOrigin::start();
+    let first = before(&origin.address, "base_path = \"/unleash\"");
+    until_true("flags of the first", || get(&first.address, "/unleash/api/client/features", BACKEND).status == 200);
+    let second = before(&first.address, "[upstream.flags]\nbase_path = \"/unleash\"");
+    until("flags through both", POLLS, || (names(&second).len() == 5).then_some(()));
+    let third = before(&first.address, "validation_timeout = \"100ms\"");
+    let reply = get(&third.address, FEATURES, BACKEND);
+    assert_eq!(reply.status, 503, "a 404 for validations is no verdict");
+    [third, second, first].into_iter().for_each(Gateway::finish);
+}
