@@ -39,6 +39,12 @@ pub const TEXTS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// now is dropped, and of the present hour what is new.
 pub const METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Values of a metric of an application's own, each with its set of labels. Default 500; further ones are left out.
+pub const IMPACT_SAMPLES_MAX: usize = 500;
+
+/// Buckets of a histogram. Default 128; further ones are left out.
+pub const IMPACT_BUCKETS_MAX: usize = 128;
+
 /// Bytes of a body that the upstream takes (its limit of JSON bodies).
 pub const UPLOAD_BYTES_MAX: usize = 100 * 1024;
 

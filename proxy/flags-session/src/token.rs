@@ -138,16 +138,16 @@ impl Token {
     /// The token that an upstream has validated, with the rights that the upstream names.
     ///
     /// # Errors
-    /// The token is none, or has a type that is not known or no client's.
+    /// The token is none, or its type is absent or not known: a token without a type would be one for both APIs.
     pub fn validated(answer: &ValidatedToken) -> Result<Self, TokenError> {
         let parsed = Self::parse(&answer.token).or_else(|_| Self::parse_offline(&answer.token, None))?;
-        let kind = answer.kind.as_deref().map(|word| TokenType::parse(word).ok_or(TokenError::Form)).transpose()?;
+        let kind = answer.kind.as_deref().and_then(TokenType::parse).ok_or(TokenError::Form)?;
         let environment = answer.environment.as_deref().filter(|name| !name.is_empty()).map(Into::into);
         let projects = match &*answer.projects {
             [] => parsed.projects,
             names => Projects::new(names),
         };
-        Ok(Self { secret: parsed.secret, kind, environment: environment.or(parsed.environment), projects })
+        Ok(Self { secret: parsed.secret, kind: Some(kind), environment: environment.or(parsed.environment), projects })
     }
 
     /// The same token with a type.

@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Edge {
     view: ArcSwap<View>,
-    watchers: Mutex<Slab<Waker>>,
+    watchers: Mutex<Watchers>,
     /// Tokens to validate.
     wanted: Mutex<HashSet<String>>,
     /// A document lacks a coding that a client accepts.
@@ -96,7 +96,7 @@ impl Edge {
     /// Puts another state in its place, and wakes all that watch it.
     pub(crate) fn publish(&self, view: View) {
         self.view.store(Arc::new(view));
-        let watchers: Vec<Waker> = lock(&self.watchers).drain().collect();
+        let watchers = lock(&self.watchers).take();
         watchers.into_iter().for_each(Waker::wake);
     }
 
@@ -127,22 +127,57 @@ impl Edge {
     }
 }
 
+/// The tasks that wait for another state.
+#[derive(Debug, Default)]
+struct Watchers {
+    wakers: Slab<Waker>,
+    /// Counts the publications: a key of an earlier one is no longer its watch's own.
+    epoch: u64,
+}
+
+impl Watchers {
+    /// Adds a task. The place is its own until the next publication.
+    fn insert(&mut self, waker: Waker) -> WatchPlace {
+        WatchPlace { key: self.wakers.insert(waker), epoch: self.epoch }
+    }
+
+    /// Removes a task, unless a publication has done so.
+    fn remove(&mut self, place: WatchPlace) {
+        if place.epoch == self.epoch {
+            self.wakers.try_remove(place.key);
+        }
+    }
+
+    /// All tasks, to be woken by a publication.
+    fn take(&mut self) -> Vec<Waker> {
+        self.epoch += 1;
+        self.wakers.drain().collect()
+    }
+}
+
+/// The place of a task among those that wait.
+#[derive(Clone, Copy, Debug)]
+struct WatchPlace {
+    key: usize,
+    epoch: u64,
+}
+
 /// Waits for another state than the one that a request or a stream has seen.
 #[derive(Debug)]
 pub(crate) struct Watch {
     edge: Arc<Edge>,
-    key: Option<usize>,
+    place: Option<WatchPlace>,
 }
 
 impl Watch {
     pub(crate) const fn new(edge: Arc<Edge>) -> Self {
-        Self { edge, key: None }
+        Self { edge, place: None }
     }
 
     /// The state, as soon as it is another one than `seen`.
     pub(crate) fn poll_changed(&mut self, seen: &Arc<View>, context: &mut Context<'_>) -> Poll<Arc<View>> {
         self.leave();
-        self.key = Some(lock(&self.edge.watchers).insert(context.waker().clone()));
+        self.place = Some(lock(&self.edge.watchers).insert(context.waker().clone()));
         // Behind the entry: a state that comes from here on wakes the task.
         let view = self.edge.view();
         if Arc::ptr_eq(&view, seen) {
@@ -158,11 +193,8 @@ impl Watch {
     }
 
     fn leave(&mut self) {
-        if let Some(key) = self.key.take() {
-            // A publication has emptied the list, and the key may be another watcher's by now: that one is woken once in vain.
-            if let Some(waker) = lock(&self.edge.watchers).try_remove(key) {
-                waker.wake();
-            }
+        if let Some(place) = self.place.take() {
+            lock(&self.edge.watchers).remove(place);
         }
     }
 }
@@ -223,4 +255,55 @@ pub(crate) fn unix_time() -> std::time::Duration {
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(Time::now().as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::AtomicU32,
+        task::{Wake, Waker},
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn view() -> View {
+        View {
+            tokens: TokenTable::new(1),
+            is_offline: true,
+            sources: Vec::new(),
+            awaits_sources: false,
+            environments: HashMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_watch_wakes_for_publications_alone() {
+        let edge = Arc::new(Edge::default());
+        let wakes: [Arc<Wakes>; 2] = Default::default();
+        let wakers = wakes.each_ref().map(|it| Waker::from(it.clone()));
+        let woken = || wakes.each_ref().map(|it| it.0.load(Ordering::Relaxed));
+        let [mut first, mut second] = [Watch::new(edge.clone()), Watch::new(edge.clone())];
+        let seen = edge.view();
+        for _ in 0..3 {
+            assert!(first.poll_changed(&seen, &mut Context::from_waker(&wakers[0])).is_pending());
+            assert!(second.poll_changed(&seen, &mut Context::from_waker(&wakers[1])).is_pending());
+        }
+        assert_eq!(woken(), [0, 0], "a second poll wakes nobody");
+        edge.publish(view());
+        assert_eq!(woken(), [1, 1]);
+        assert!(second.poll_changed(&seen, &mut Context::from_waker(&wakers[1])).is_ready());
+        assert!(second.poll_changed(&edge.view(), &mut Context::from_waker(&wakers[1])).is_pending());
+        drop(first);
+        edge.publish(view());
+        assert_eq!(woken(), [1, 2], "a watch that leaves late takes no other's place");
+    }
 }

@@ -71,8 +71,18 @@ pub const COMPRESS_AT_ONCE_MAX: usize = 32 * 1024;
 /// Bytes of a response from which it is compressed. Default 1 KiB: a shorter one fits in one packet.
 pub const COMPRESS_MIN: usize = 1024;
 
+/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics. Default 1 KiB. A sum has the name of its application
+/// and of its flag, so a long one of a body would be copied ten thousand times.
+pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
+
+/// Metrics of applications' own in a body. Default 500: each may cost the copy of 500 values.
+pub const IMPACT_METRICS_MAX: usize = 500;
+
 /// Edges behind this one whose last report is kept. Default 256.
 pub const INSTANCES_MAX: usize = 256;
+
+/// Bytes of the report of an edge. Default 16 KiB: one of an edge with a hundred edges behind it has about 10 KiB.
+pub const INSTANCE_BYTES_MAX: usize = 16 * 1024;
 
 /// The wait that a 503 names, in seconds. Default 1: the state is about to change.
 pub const RETRY_AFTER_SECONDS: u64 = 1;

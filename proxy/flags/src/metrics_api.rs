@@ -16,7 +16,7 @@ use crate::{
     edge::{Edge, unix_time},
     environment::lock,
     frontend_api::check_json,
-    limits::INSTANCES_MAX,
+    limits::{IMPACT_METRICS_MAX, INSTANCE_BYTES_MAX, INSTANCES_MAX, METRIC_NAME_BYTES_MAX},
     reply,
 };
 
@@ -41,32 +41,86 @@ fn plain_body(request: &HandlerRequest) -> Result<Cow<'_, [u8]>, WholeResponse> 
     }
 }
 
+/// A body of metrics whose names are bounded before they are copied.
+trait Names {
+    /// Bytes of the longest name.
+    fn longest(&self) -> usize;
+
+    /// Metrics of applications' own.
+    fn impact_metrics(&self) -> usize;
+}
+
+impl Names for ClientMetrics {
+    fn longest(&self) -> usize {
+        let flags = self.bucket.iter().flat_map(|bucket| bucket.toggles.keys());
+        let impact = self.impact_metrics.iter().flatten().map(|it| &it.name);
+        flags.chain(impact).chain([&self.app_name]).map(String::len).max().unwrap_or(0)
+    }
+
+    fn impact_metrics(&self) -> usize {
+        self.impact_metrics.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl Names for BulkMetrics {
+    fn longest(&self) -> usize {
+        let applications = self.applications.iter().map(Names::longest);
+        let sums = self.metrics.iter().map(|it| it.app_name.len().max(it.feature_name.len()));
+        let impact = self.impact_metrics.iter().flatten().map(|it| it.name.len());
+        applications.chain(sums).chain(impact).max().unwrap_or(0)
+    }
+
+    fn impact_metrics(&self) -> usize {
+        self.impact_metrics.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl Names for ClientApplication {
+    fn longest(&self) -> usize {
+        self.instance_id.as_ref().map_or(0, String::len).max(self.app_name.len())
+    }
+
+    fn impact_metrics(&self) -> usize {
+        0
+    }
+}
+
 /// Reads a body, and takes it.
 fn take<T>(
     request: &HandlerRequest,
     read: impl FnOnce(&[u8]) -> Result<T, DocumentError>,
-    take: impl FnOnce(T),
+    take: impl FnOnce(T) -> Result<(), WholeResponse>,
 ) -> WholeResponse {
     let body = match plain_body(request) {
         Ok(body) => body,
         Err(refused) => return refused,
     };
     match read(&body) {
-        Ok(document) => {
-            take(document);
-            reply::empty(202)
-        }
+        Ok(document) => take(document).err().unwrap_or_else(|| reply::empty(202)),
         Err(error) => reply::error(400, &error.to_string()),
+    }
+}
+
+/// Refuses names and metrics beyond their bounds.
+fn check(metrics: &impl Names) -> Result<(), WholeResponse> {
+    if metrics.longest() > METRIC_NAME_BYTES_MAX {
+        return Err(reply::error(400, "a name is too long"));
+    }
+    match metrics.impact_metrics() > IMPACT_METRICS_MAX {
+        true => Err(reply::error(413, "too many metrics")),
+        false => Ok(()),
     }
 }
 
 /// `POST …/metrics`
 pub(crate) fn metrics(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
     take(request, ClientMetrics::read, |mut metrics| {
+        check(&metrics)?;
         register_frontend(edge, &access.token, request, &mut metrics);
         lock(&edge.usage).add(&metrics);
         let now = Timestamp::from_unix(unix_time());
         with_sums(edge, access, |sums| sums.add(&access.token, metrics, now));
+        Ok(())
     })
 }
 
@@ -98,14 +152,18 @@ fn register_frontend(edge: &Edge, token: &Token, request: &HandlerRequest, metri
 pub(crate) fn bulk(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
     let now = Timestamp::from_unix(unix_time());
     take(request, BulkMetrics::read, |bulk| {
+        check(&bulk)?;
         with_sums(edge, access, |sums| sums.add_bulk(&access.token, &edge.identity, bulk, now));
+        Ok(())
     })
 }
 
 /// `POST …/register`
 pub(crate) fn register(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
     let mut response = take(request, ClientApplication::read, |application| {
+        check(&application)?;
         with_sums(edge, access, |sums| sums.register(&access.token, &edge.identity, application));
+        Ok(())
     });
     if response.status == 202 {
         response.fields.push(b"x-edge-version", env!("CARGO_PKG_VERSION").as_bytes());
@@ -125,16 +183,16 @@ fn with_sums(edge: &Edge, access: &Access, add: impl FnOnce(&mut weir_flags_sess
 /// `POST /api/client/metrics/edge`: the report of an edge behind this one, for `/internal-backstage/instancedata`.
 pub(crate) fn edge_instance(edge: &Arc<Edge>, request: &HandlerRequest) -> WholeResponse {
     let read = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).map_err(DocumentError::from);
-    let mut is_report = true;
-    let response = take(request, read, |report| {
-        let Some(identifier) = report.get("identifier").and_then(serde_json::Value::as_str).map(str::to_owned) else {
-            is_report = false;
-            return;
-        };
+    take(request, read, |report| {
+        let identifier = report.get("identifier").and_then(serde_json::Value::as_str).map(str::to_owned);
+        let identifier = identifier.ok_or_else(|| reply::error(400, "the report has no identifier"))?;
+        if report.to_string().len() > INSTANCE_BYTES_MAX {
+            return Err(reply::error(413, "the report is too long"));
+        }
         let mut instances = lock(&edge.instances);
         if instances.len() < INSTANCES_MAX || instances.contains_key(&identifier) {
             instances.insert(identifier, report);
         }
-    });
-    if is_report { response } else { reply::error(400, "the report has no identifier") }
+        Ok(())
+    })
 }

@@ -219,7 +219,8 @@ pub const LABELS: &[(&str, &str)] = &[
         "database",
         "names of the databases of a PostgreSQL listener as clients write them; databases beyond the first 64 of a listener are `other`",
     ),
-    ("endpoint", "addresses in `endpoints`"),
+    ("endpoint", "addresses in `endpoints`; for requests for flags the endpoint of the Unleash API, and `none`"),
+    ("environment", "environments of the tokens with which a flags listener fetches flags; empty without an upstream"),
     (
         "certificate",
         "first host names of the certificates of a listener; the subject of a certificate without host names",
@@ -242,7 +243,10 @@ pub const LABELS: &[(&str, &str)] = &[
     ("reason", "stable words of the program, never text of a client"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),
     ("outcome", "`ok`, or a stable word for the result or failure"),
-    ("result", "for upgrades `done`, `failed`, `refused`; for the AI response cache `hit`, `miss`, `bypass`"),
+    (
+        "result",
+        "for upgrades `done`, `failed`, `refused`; for the AI response cache `hit`, `miss`, `bypass`; for polls of flags `changed`, `unchanged`, `refused`, `failed`, `garbage`",
+    ),
     ("protocol", "protocol of agents: `mcp`, `a2a`"),
     ("server", "names of `[[listener.ai.mcp]]`, `[[listener.ai.mcp_federation]]` and `[[listener.ai.a2a]]` sections"),
     ("method", "methods of the MCP and A2A specifications, and a few fixed words; never text of a client"),
@@ -256,7 +260,10 @@ pub const LABELS: &[(&str, &str)] = &[
     ("event", "stable words for events of PostgreSQL sessions"),
     ("code", "HTTP status codes"),
     ("sender", "sender of a WebSocket frame: `client`, `origin`"),
-    ("status", "gRPC status of a call: `0` to `16`, else `other`"),
+    (
+        "status",
+        "gRPC status of a call: `0` to `16`, else `other`; for requests for flags `2xx`, `304`, `403`, `4xx`, `503`, `other`; for tokens of flags `valid`, `invalid`",
+    ),
     ("model", "names of the models of an AI listener in the configuration; `any` if it names no models"),
     ("flag", "`estimated`, `partial`"),
     ("treatment", "`refused`, `observed`"),

@@ -45,9 +45,7 @@ fn f2_a_server_that_is_down_slow_or_wrong_changes_nothing() {
     ] {
         origin.faults(fault);
         let before = polls();
-        until(format!("a poll that meets {fault}"), Duration::from_secs(20), || {
-            (polls() > before).then_some(())
-        });
+        until(format!("a poll that meets {fault}"), Duration::from_secs(20), || (polls() > before).then_some(()));
         assert_eq!(names(&gateway), first, "{fault}");
         origin.heal();
         // Settings that differ begin the polls again, without the pause that failures have made.

@@ -6,9 +6,9 @@
 //! |---|---|
 //! | `words` | options by their long names, from words and variables |
 //! | `secrets` | variables in place of secrets |
-//! | `process` | options of the listener and of the process |
+//! | `listener` | options of the listener and of the process |
 
-mod process;
+mod listener;
 mod secrets;
 mod words;
 
@@ -78,11 +78,11 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Config, Mistake> {
         _ => return Err(Mistake::new(&options.top, "the command line has no mode: `edge` or `offline`")),
     }
     let is_offline = options.mode.as_deref() == Some("offline");
-    process::write(&options, &mut more, &mut config)?;
+    listener::write(&options, &mut more, &mut config)?;
     notes(&options, &mut config.notes);
     config.listeners.push(Listener {
         name: LISTENER.to_owned(),
-        bind: process::bind(&options)?,
+        bind: listener::bind(&options)?,
         protocol: Protocol::Flags,
         upstream: if is_offline { String::new() } else { UPSTREAM.to_owned() },
         more,

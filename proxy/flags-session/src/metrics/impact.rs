@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use weir_flags_codec::metrics::{ImpactKind, ImpactMetric, ImpactSample};
 
+use crate::limits::{IMPACT_BUCKETS_MAX, IMPACT_SAMPLES_MAX};
+
 /// The label that says who sent a value, as Unleash Edge sets it: dashboards look for it.
 const ORIGIN: (&str, &str) = ("origin", "edge");
 
@@ -29,10 +31,12 @@ pub(super) fn merged(before: Option<ImpactMetric>, other: ImpactMetric, is_older
     };
     let mut places: BTreeMap<Option<BTreeMap<String, String>>, usize> =
         metric.samples.iter().enumerate().map(|(at, sample)| (sample.labels.clone(), at)).collect();
-    for sample in samples {
+    for mut sample in samples {
         match places.get(&sample.labels) {
             Some(at) => add(kind, &mut metric.samples[*at], sample, is_older),
+            None if metric.samples.len() >= IMPACT_SAMPLES_MAX => {}
             None => {
+                sample.buckets.iter_mut().for_each(|buckets| buckets.truncate(IMPACT_BUCKETS_MAX));
                 places.insert(sample.labels.clone(), metric.samples.len());
                 metric.samples.push(sample);
             }
@@ -51,9 +55,11 @@ fn add(kind: ImpactKind, sum: &mut ImpactSample, other: ImpactSample, is_older: 
             sum.sum = total(sum.sum, other.sum);
             let buckets = sum.buckets.get_or_insert_default();
             for bucket in other.buckets.into_iter().flatten() {
+                let has_room = buckets.len() < IMPACT_BUCKETS_MAX;
                 match buckets.iter_mut().find(|it| it.le == bucket.le) {
                     Some(same) => same.count = same.count.saturating_add(bucket.count),
-                    None => buckets.push(bucket),
+                    None if has_room => buckets.push(bucket),
+                    None => {}
                 }
             }
             buckets.sort_by(|left, right| bound(&left.le).total_cmp(&bound(&right.le)));

@@ -85,6 +85,8 @@ fn the_upstream_decides_about_the_rights() {
     let token = Token::validated(&answer.tokens[0]).expect("a token");
     assert_eq!((token.kind(), token.projects()), (Some(TokenType::Backend), &Projects::new(&["a", "b"])));
     assert_eq!(Token::validated(&answer.tokens[1]), Err(TokenError::Form));
+    let without_type = ValidatedToken { kind: None, ..answer.tokens[0].clone() };
+    assert_eq!(Token::validated(&without_type), Err(TokenError::Form), "it would be good for both APIs");
     let without_projects = ValidatedToken { projects: Vec::new(), ..answer.tokens[0].clone() };
     assert!(Token::validated(&without_projects).expect("a token").projects().is_empty(), "it sees nothing");
 }
