@@ -14,7 +14,7 @@ pub const BULK_BYTES: usize = 64 * 1024;
 const RECEIVED_KEPT_MAX: usize = 32;
 /// The same of those for bulk.
 const BULK_KEPT_MAX: usize = 8;
-/// Output buffers kept per core, and their bytes. Enough for the connections that are answered in one turn; more would pin
+/// Output buffers kept per core, and their bytes. Enough for the connections that get their output in one turn; more would pin
 /// pages of the heap all over after a burst of connections.
 const OUTPUT_KEPT_MAX: usize = 512;
 const OUTPUT_KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -6,7 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings` | options that an operator may choose: workers, driver, TLS files, addresses |
-//! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
+//! | `driver` | io_uring or polling: the flag ladder, and which one really runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `coalesce` | the pause in which requests gather |
 //! | `host` | kernel and processor, which figures of capacity belong to |

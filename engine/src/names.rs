@@ -1,7 +1,7 @@
 //! Host names of servers, and the addresses that they had last.
 //!
 //! The system's resolver gives no time to live, so a name is resolved again when its addresses are [`FRESH`] old and somebody
-//! connects. While it cannot be resolved, the last good answer goes on being used: servers outlive name servers.
+//! connects. While it cannot be resolved, the last good addresses go on being used: servers outlive name servers.
 
 use std::{
     cell::RefCell,
@@ -15,13 +15,13 @@ use std::{
 use crate::blocking::THREADS_MAX;
 use crate::gate::{Gate, Pass};
 
-/// How long an answer is used without asking again. Default 5 s, as Envoy's `dns_refresh_rate`.
+/// How long addresses are used without another query. Default 5 s, as Envoy's `dns_refresh_rate`.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// Names that a worker remembers. Those of a configuration are far fewer; beyond it nothing is remembered.
 const NAMES_MAX: usize = 4_096;
 
-/// How long the last good answer is used after one that was none, before it is requested again.
+/// How long the last good addresses are used after a failed query, before the next one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Resolutions under way on one worker, one of each name. A name server that hangs holds a helper thread each, and who asks for
@@ -108,11 +108,11 @@ mod tests {
     use super::*;
 
     /// The addresses, and whether the resolver was used.
-    fn ask(name: &str, answer: io::Result<Vec<SocketAddr>>) -> (io::Result<Vec<SocketAddr>>, bool) {
+    fn resolved(name: &str, reply: io::Result<Vec<SocketAddr>>) -> (io::Result<Vec<SocketAddr>>, bool) {
         let mut is_asked = false;
         let resolve = |_under_way| async {
             is_asked = true;
-            answer
+            reply
         };
         let got = at_once(addresses((name, 80), resolve));
         (got, is_asked)
@@ -139,19 +139,23 @@ mod tests {
         let one: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().expect("an address")];
         let two: Vec<SocketAddr> = vec!["192.0.2.2:80".parse().expect("an address")];
         let failure = || Err(io::Error::other("no name server"));
-        assert!(ask("a.example", failure()).0.is_err(), "it never could be resolved");
-        let (got, is_asked) = ask("a.example", Ok(one.clone()));
+        assert!(resolved("a.example", failure()).0.is_err(), "it never could be resolved");
+        let (got, is_asked) = resolved("a.example", Ok(one.clone()));
         assert_eq!((got.ok(), is_asked), (Some(one.clone()), true));
-        let (got, is_asked) = ask("a.example", Ok(two.clone()));
-        assert_eq!((got.ok(), is_asked), (Some(one.clone()), false), "a fresh answer is enough");
+        let (got, is_asked) = resolved("a.example", Ok(two.clone()));
+        assert_eq!((got.ok(), is_asked), (Some(one.clone()), false), "a fresh reply is enough");
         old("a.example");
-        assert_eq!(ask("a.example", failure()).0.ok(), Some(one.clone()));
-        let (got, is_asked) = ask("a.example", Ok(two.clone()));
+        assert_eq!(resolved("a.example", failure()).0.ok(), Some(one.clone()));
+        let (got, is_asked) = resolved("a.example", Ok(two.clone()));
         assert_eq!((got.ok(), is_asked), (Some(one.clone()), false), "nobody waits for a name server that is down");
         old("a.example");
-        assert_eq!(ask("a.example", Ok(Vec::new())).0.ok(), Some(one), "a name without an address is a failure too");
+        assert_eq!(
+            resolved("a.example", Ok(Vec::new())).0.ok(),
+            Some(one),
+            "a name without an address is a failure too"
+        );
         old("a.example");
-        assert_eq!(ask("a.example", Ok(two.clone())).0.ok(), Some(two));
+        assert_eq!(resolved("a.example", Ok(two.clone())).0.ok(), Some(two));
     }
 
     #[test]
@@ -178,10 +182,10 @@ mod tests {
         hanging.pop();
         for waiting in [&mut one, &mut other] {
             match waiting.as_mut().poll(&mut context) {
-                Poll::Ready(found) => assert_eq!(found.expect("an answer"), address),
+                Poll::Ready(found) => assert_eq!(found.expect("an address"), address),
                 Poll::Pending => panic!("there is room"),
             }
         }
-        assert_eq!(asked.get(), 1, "the second has the answer of the first");
+        assert_eq!(asked.get(), 1, "the second has the reply of the first");
     }
 }

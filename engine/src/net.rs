@@ -194,7 +194,7 @@ fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Connects to `address` on this worker within `limit`. The addresses of a host name are tried in turn, and share the time:
-/// one that does not answer leaves some for the others.
+/// one that does not respond leaves some for the others.
 ///
 /// # Errors
 /// The last refusal; `TimedOut` if it was none.
@@ -421,7 +421,7 @@ mod tests {
         settings::{DriverChoice, RuntimeSettings},
     };
 
-    /// A listener whose queue is full: the kernel answers no further connection. The sockets keep it so.
+    /// A listener whose queue is full: the kernel accepts no further connection. The sockets keep it so.
     fn black_hole() -> (Socket, Vec<Socket>) {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         listener.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port");
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+    fn an_address_that_does_not_respond_leaves_time_for_the_next() {
         let (hole, _clients) = black_hole();
         let good = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let targets = vec![hole.local_addr().expect("bound"), SockAddr::from(good.local_addr().expect("bound"))];

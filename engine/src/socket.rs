@@ -2,7 +2,7 @@
 //! sleeps there; the instance watches the descriptor of the runtime's driver as well.
 //!
 //! Each socket is registered once, edge-triggered. Requests of many clients that arrive together are found by one
-//! `epoll_wait`, received into one warm buffer, and answered by one `send` each. Receives and sends through io_uring were
+//! `epoll_wait`, received into one warm buffer, and their output leaves by one `send` each. Receives and sends through io_uring were
 //! tried and cost the same (ARCHITECTURE.md, "Direct calls"), but a multishot receive cannot be stopped while data keeps
 //! coming, so back-pressure was not exact, and its buffers come round cold.
 

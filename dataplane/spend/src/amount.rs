@@ -61,7 +61,7 @@ pub struct Tokens {
     pub cache_write: u64,
     /// Those of `input` that are audio.
     pub audio_input: u64,
-    /// All tokens of the answer.
+    /// All tokens of the output.
     pub output: u64,
     /// Those of `output` that the model spent on reasoning.
     pub reasoning: u64,

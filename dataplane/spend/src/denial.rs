@@ -18,7 +18,7 @@ pub enum Exhausted {
     MonthMoney,
     /// None: at an upgrade, the rest belongs to the other process for a moment.
     Lease,
-    /// None: the rest is not claimed from the store yet, belongs to other gateways, or the store does not answer.
+    /// None: the rest is not claimed from the store yet, belongs to other gateways, or the store does not respond.
     Store,
 }
 
@@ -103,7 +103,7 @@ const CANNOT_ACCOUNT: &str = "The gateway cannot account for this request now. T
 const INVALID: &str = "invalid_request_error";
 
 impl Denial {
-    /// Status of the answer, as HTTP numbers them.
+    /// Status of the response, as HTTP numbers them.
     pub fn status(&self) -> u16 {
         match self {
             Self::NoKey | Self::UnknownKey | Self::DisabledKey | Self::ExpiredKey | Self::SupersededKey => 401,

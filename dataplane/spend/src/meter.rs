@@ -4,7 +4,7 @@
 //! 2. [`Meter::judge`]: the verdict of its policies about the request alone.
 //! 3. [`Meter::reserve`]: requests in flight, budgets, rates, and the journal, in this order. The first three can be given
 //!    back exactly; a record in the journal is the last step, so that a refused request leaves none.
-//! 4. [`Reservation::settle`] when the answer has ended, or [`Reservation::release`] when it cost nothing. A reservation that
+//! 4. [`Reservation::settle`] when the response has ended, or [`Reservation::release`] when it cost nothing. A reservation that
 //!    is dropped instead, by a panic, is charged in full, as after a crash.
 
 use std::{sync::Arc, time::Duration};
@@ -114,7 +114,7 @@ impl Meter {
         Ok(reservation)
     }
 
-    /// Admits a request that costs nothing, whatever its answer is: requests in flight and per minute are judged, and no budget and no
+    /// Admits a request that costs nothing, whatever its response is: requests in flight and per minute are judged, and no budget and no
     /// rate of tokens. `line` is as that of [`Meter::reserve`].
     ///
     /// # Errors

@@ -77,20 +77,20 @@ impl Candidate {
         u128::from(self.in_flight + 1)
     }
 
-    /// An endpoint that has had requests and has never answered counts as slow.
+    /// An endpoint that has had requests and has never responded counts as slow.
     fn expected_latency(self) -> u64 {
         if self.latency == 0 && self.in_flight > 0 { LATENCY_UNKNOWN } else { self.latency }
     }
 }
 
-/// Latency of responses: the recent peak, of which a third is left after 10 s of faster answers (Finagle's Peak EWMA).
+/// Latency of responses: the recent peak, of which a third is left after 10 s of faster responses (Finagle's Peak EWMA).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
     nanos: f64,
     at: Time,
 }
 
-/// Latency assumed for an endpoint that has not yet answered, in ns: longer than any response takes. As Finagle's
+/// Latency assumed for an endpoint that has not yet responded, in ns: longer than any response takes. As Finagle's
 /// penalty.
 const LATENCY_UNKNOWN: u64 = 3_600_000_000_000;
 
@@ -98,7 +98,7 @@ const LATENCY_UNKNOWN: u64 = 3_600_000_000_000;
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
 
 impl Latency {
-    /// An answer took so long.
+    /// A response took so long.
     pub fn note(&mut self, took: Duration, now: Time) {
         let (nanos, before) = (took.as_nanos() as f64, self.nanos);
         let weight = (-now.since(self.at).as_secs_f64() / LATENCY_MEMORY.as_secs_f64()).exp();
@@ -106,7 +106,7 @@ impl Latency {
         self.at = now;
     }
 
-    /// In ns; 0 before the first answer.
+    /// In ns; 0 before the first response.
     pub fn nanos(self) -> u64 {
         self.nanos as u64
     }

@@ -62,7 +62,7 @@ impl Carrier for NoCarrier {
     }
 }
 
-/// Exchanges in a row without an answer in time after which a carrier gets no further ones: what a firewall has forgotten looks so.
+/// Exchanges in a row without a response in time after which a carrier gets no further ones: what a firewall has forgotten looks so.
 const TIMEOUTS_MAX: u32 = 2;
 
 /// A carrier and what is known of it.
@@ -73,7 +73,7 @@ pub(crate) struct CarrierEntry<C: Carrier> {
     /// It has served an exchange before.
     pub(crate) has_served: Cell<bool>,
     idle_since: Cell<Time>,
-    /// Exchanges in a row that got no answer in time.
+    /// Exchanges in a row that got no response in time.
     timeouts: Cell<u32>,
     cause: Cell<LossCause>,
     endpoint: Rc<Endpoint>,
@@ -114,13 +114,13 @@ impl<C: Carrier> CarrierEntry<C> {
         (self.lent.get() == 0).then(|| self.idle_since.get())
     }
 
-    /// An exchange on it is over; true if so many got no answer in time that it may lead nowhere any more. `answered`: this one
+    /// An exchange on it is over; true if so many got no response in time that it may lead nowhere any more. `responded`: this one
     /// got one, or got none in time; of one that was given up before, nothing can be said.
-    pub(crate) fn left(&self, answered: Option<bool>) -> bool {
+    pub(crate) fn left(&self, responded: Option<bool>) -> bool {
         self.lent.set(self.lent.get() - 1);
         self.has_served.set(true);
         self.idle_since.set(turn::now());
-        match answered {
+        match responded {
             Some(true) => self.timeouts.set(0),
             Some(false) => self.timeouts.set(self.timeouts.get() + 1),
             None => {}

@@ -37,9 +37,9 @@ impl TriedEndpoints {
 pub(crate) struct EndpointStanding {
     /// Its weight is 0: it gets nothing.
     pub(crate) is_off: bool,
-    /// The active check says that it does not answer.
+    /// The active check says that it does not respond.
     pub(crate) is_down: bool,
-    /// It answered badly and is left out for a while.
+    /// It responded badly and is left out for a while.
     pub(crate) is_ejected: bool,
     /// Its breaker.
     pub(crate) reach: Reach,
@@ -75,7 +75,7 @@ impl EndpointStanding {
             return None;
         }
         let rank = match self.reach {
-            // An endpoint that takes no new connections may answer on those that it has.
+            // An endpoint that takes no new connections may respond on those that it has.
             Reach::Silent if self.has_lane => RANKS - 1,
             Reach::Silent => return None,
             // One endpoint alone: its breaker refuses at once.

@@ -16,7 +16,7 @@ const SLOTS_INTERVAL: Duration = Duration::from_secs(15);
 /// The same for a primary: no redirection names its successor. Default 2 s: one query, far below the time that a
 /// failover takes to be agreed on.
 const PRIMARY_INTERVAL: Duration = Duration::from_secs(2);
-/// Interval of the attempts while no server answers.
+/// Interval of the attempts while no server responds.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The address of `node`; `asked` is the server that named it.
@@ -62,7 +62,7 @@ pub struct View {
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     is_wanted: Cell<bool>,
-    /// The last discovery got no answer: [`Schedule::want`] does not make the next one come earlier.
+    /// The last discovery got no reply: [`Schedule::want`] does not make the next one come earlier.
     has_failed: Cell<bool>,
     due: Cell<Time>,
 }
@@ -90,7 +90,7 @@ pub(crate) async fn discovery_loop<D: Directory>(endpoints: Rc<Endpoints>, direc
     let mut next = 0;
     loop {
         if schedule.is_due(turn::now()) {
-            // A refresh requested meanwhile causes another one: the answer may be older than the request.
+            // A refresh requested meanwhile causes another one: the reply may be older than the request.
             let is_wanted = schedule.is_wanted.replace(false);
             let is_good = discover(&endpoints, &*directory, &mut next, is_wanted).await;
             schedule.done(turn::now(), is_good, interval);
@@ -103,7 +103,7 @@ pub(crate) async fn discovery_loop<D: Directory>(endpoints: Rc<Endpoints>, direc
 ///
 /// For a cluster it begins with another server each time: one that was cut off from the others keeps reporting its old
 /// view. For a primary and its replicas it begins with the primary: a server that comes back and claims to be primary may have
-/// been replaced. A sentinel is queried again, unless its last answer no longer seems to hold (`is_wanted`).
+/// been replaced. A sentinel is queried again, unless its last reply no longer seems to hold (`is_wanted`).
 async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut usize, is_wanted: bool) -> bool {
     let topology = endpoints.settings().topology;
     if topology == Topology::Slots || is_wanted {
@@ -120,7 +120,7 @@ async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut
         let mut rest = members.iter().cycle().skip(begin).take(members.len());
         let Some(&number) = rest.find(|number| !asked.contains(number)) else { return false };
         asked.push(number);
-        let answered = query_directory(endpoints, directory, number).await.and_then(|(address, view)| {
+        let found = query_directory(endpoints, directory, number).await.and_then(|(address, view)| {
             // A node that has been thrown out knows nothing, and what it says would cut off everybody.
             match endpoints.take_view(&address, &view) {
                 true => Ok(true),
@@ -129,7 +129,7 @@ async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut
                 false => Err(io::Error::other("it does not know who has the keys")),
             }
         });
-        match answered {
+        match found {
             Ok(true) => {
                 *next = members.iter().position(|member| *member == number).unwrap_or(0);
                 return true;

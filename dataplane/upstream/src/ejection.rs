@@ -1,4 +1,4 @@
-//! Endpoints that answer badly and are left out for a while: passive health. Pure: time comes in.
+//! Endpoints that respond badly and are left out for a while: passive health. Pure: time comes in.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::{endpoint::LOSSES_AT_ONCE, settings::EjectionSettings};
 /// How an exchange with an endpoint ended, as far as that says something of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeOutcome {
-    /// It answered.
-    Answered(ResponseVerdict),
-    /// It did not answer as it should.
+    /// It responded.
+    Responded(ResponseVerdict),
+    /// It did not respond as it should.
     Failed,
     /// The connection, which stood since then, ended without a response.
     Lost(Time),
-    /// It did not answer in time.
+    /// It did not respond in time.
     TimedOut,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Ejection {
     failures: u32,
     /// When a connection that ended without a response counted last.
     lost_at: Option<Time>,
-    /// When an exchange that got no answer in time counted last.
+    /// When an exchange that got no response in time counted last.
     timed_out_at: Option<Time>,
     /// Times it was left out lately; each time it is for longer.
     times: u32,
@@ -70,7 +70,7 @@ impl Ejection {
         !is_known
     }
 
-    /// An exchange got no answer in time; true if that is a failure of its own. Requests that came together, from one client to
+    /// An exchange got no response in time; true if that is a failure of its own. Requests that came together, from one client to
     /// one slow page, end together.
     pub(crate) fn is_own_timeout(&mut self, now: Time) -> bool {
         let is_known = self.timed_out_at.is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE);

@@ -225,14 +225,14 @@ impl Endpoint {
         }
     }
 
-    /// How an exchange with it ended, and how long its answer took to begin; true if it is to be left out for it.
+    /// How an exchange with it ended, and how long its response took to begin; true if it is to be left out for it.
     pub(crate) fn note(&self, outcome: ExchangeOutcome, took: Option<Duration>, settings: &EjectionSettings) -> bool {
         let now = turn::now();
         let mut ejection = self.ejection.borrow_mut();
         let is_good = match outcome {
-            ExchangeOutcome::Answered(ResponseVerdict::Well) => true,
-            ExchangeOutcome::Answered(ResponseVerdict::ApplicationError) => !settings.application_errors,
-            ExchangeOutcome::Answered(ResponseVerdict::Unavailable) => false,
+            ExchangeOutcome::Responded(ResponseVerdict::Well) => true,
+            ExchangeOutcome::Responded(ResponseVerdict::ApplicationError) => !settings.application_errors,
+            ExchangeOutcome::Responded(ResponseVerdict::Unavailable) => false,
             ExchangeOutcome::Lost(since) if !ejection.is_own_loss(since, now) => return false,
             ExchangeOutcome::TimedOut if !ejection.is_own_timeout(now) => return false,
             ExchangeOutcome::Lost(_) | ExchangeOutcome::TimedOut | ExchangeOutcome::Failed => false,
@@ -245,7 +245,7 @@ impl Endpoint {
         ejection.note(is_good, settings, now)
     }
 
-    /// It answered badly and is left out for a while.
+    /// It responded badly and is left out for a while.
     pub(crate) fn is_ejected(&self, now: Time) -> bool {
         self.ejection.borrow().is_out(now)
     }
@@ -256,7 +256,7 @@ impl Endpoint {
         self.metrics.ejected(duration);
     }
 
-    /// How long its answers take, in ns; 0 before the first.
+    /// How long its responses take, in ns; 0 before the first.
     pub(crate) fn latency_nanos(&self) -> u64 {
         self.latency.get().nanos()
     }
@@ -335,7 +335,7 @@ impl Endpoint {
     fn note_unopened(&self, error: &ConnectError, is_greeting_ours: bool) {
         self.metrics.connect_failed(error.reason, &error.text);
         if matches!(error.refusal, Refusal::Greeting | Refusal::QueueFull) && !is_greeting_ours {
-            // It has answered: the credentials of one client, and that it is full, say nothing against it, and must not keep its
+            // It has responded: the credentials of one client, and that it is full, say nothing against it, and must not keep its
             // breaker from closing.
             return self.note_reached();
         }

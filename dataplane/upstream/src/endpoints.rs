@@ -244,7 +244,7 @@ impl Endpoints {
         Retry(self.clone())
     }
 
-    /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
+    /// How an exchange with endpoint number `number` ended, and how long its response took to begin.
     pub(crate) fn note(&self, number: usize, outcome: ExchangeOutcome, took: Option<Duration>) {
         let endpoint = self.get(number);
         let settings = &self.balancing.ejection;

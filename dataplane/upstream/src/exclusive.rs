@@ -240,7 +240,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.endpoints.get(number).metrics().own(make)
     }
 
-    /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
+    /// How an exchange with endpoint number `number` ended, and how long its response took to begin.
     pub fn note(&self, number: usize, outcome: ExchangeOutcome, took: Option<Duration>) {
         self.endpoints.note(number, outcome, took);
     }
@@ -446,7 +446,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         ExclusiveLane::new(held, number, is_reused, metrics, self.me.clone())
     }
 
-    /// Takes a lane back after its exchange; without `remains` the lane is not reused. `answered`: whether the server answered
+    /// Takes a lane back after its exchange; without `remains` the lane is not reused. `responded`: whether the server responded
     /// in time.
     pub(crate) fn returned(
         &self,
@@ -454,7 +454,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         held: LeasedConnection<M::Carrier>,
         remains: Option<Remains>,
         cause: LossCause,
-        answered: Option<bool>,
+        responded: Option<bool>,
     ) {
         let member = self.member(number);
         let in_flight = &member.endpoint.in_flight;
@@ -463,7 +463,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let (stream, open) = match held {
             LeasedConnection::Connection(stream, open) => (stream, open),
             LeasedConnection::Shared(carriage) => {
-                let is_lost = carriage.left(answered);
+                let is_lost = carriage.left(responded);
                 let is_spent = self.is_retired.get() && carriage.idle_since().is_some();
                 if is_spent {
                     carriage.retire();

@@ -57,8 +57,8 @@ pub struct ExclusiveLane<M: Multiplexer> {
     number: usize,
     is_reused: bool,
     cause: LossCause,
-    /// The server answered, or did not in time; `None`: it was not waited for.
-    answered: Option<bool>,
+    /// The server responded, or did not in time; `None`: it was not waited for.
+    responded: Option<bool>,
     metrics: Rc<EndpointMetrics>,
     upstream: Weak<ExclusiveUpstream<M>>,
 }
@@ -71,7 +71,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         metrics: Rc<EndpointMetrics>,
         upstream: Weak<ExclusiveUpstream<M>>,
     ) -> Self {
-        Self { held: Some(held), number, is_reused, cause: LossCause::Closed, answered: None, metrics, upstream }
+        Self { held: Some(held), number, is_reused, cause: LossCause::Closed, responded: None, metrics, upstream }
     }
 
     /// The connection of the exchange.
@@ -112,18 +112,18 @@ impl<M: Multiplexer> ExclusiveLane<M> {
     /// The exchange failed for a fault of the server, which is counted.
     pub fn failed(&mut self, cause: LossCause) {
         self.cause = cause;
-        self.answered = Some(cause != LossCause::Timeout);
+        self.responded = Some(cause != LossCause::Timeout);
         self.metrics.request_failed(cause.name());
     }
 
-    /// The server has answered.
-    pub fn answered(&mut self) {
-        self.answered = Some(true);
+    /// The server has responded.
+    pub fn responded(&mut self) {
+        self.responded = Some(true);
     }
 
     /// The exchange gave up on the server, which has long been silent.
-    pub fn unanswered(&mut self) {
-        self.answered = Some(false);
+    pub fn did_not_respond(&mut self) {
+        self.responded = Some(false);
     }
 
     /// The connection ends after this exchange as agreed: that is no fault.
@@ -133,7 +133,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
 
     /// The exchange is over, and so much of it is left on the connection: another may have it, if that is nothing.
     pub fn give_back(mut self, remains: Remains) {
-        self.answered();
+        self.responded();
         self.end(Some(remains));
     }
 
@@ -143,7 +143,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
             stream.output.charge_to(None);
         }
         match self.upstream.upgrade() {
-            Some(upstream) => upstream.returned(self.number, held, remains, self.cause, self.answered),
+            Some(upstream) => upstream.returned(self.number, held, remains, self.cause, self.responded),
             None => self.metrics.requests_over(1),
         }
     }

@@ -1,4 +1,4 @@
-//! The active probe: is the endpoint answering?
+//! The active probe: does the endpoint respond?
 
 use std::{
     future::Future,
@@ -19,7 +19,7 @@ use crate::{connect::ConnectError, endpoint::Endpoint, settings::HealthSettings}
 pub enum EndpointState {
     /// No probe has finished yet, or probing is off.
     Unknown,
-    /// It answers.
+    /// It responds.
     Up,
     /// It does not.
     Down,
@@ -109,12 +109,12 @@ impl Streak {
     }
 }
 
-/// How to find out whether a server answers.
+/// How to find out whether a server responds.
 pub trait Probe {
     /// Asks once; gives the connection back if it may carry another probe.
     ///
     /// # Errors
-    /// It does not answer, or not well; its words are shown to the operator.
+    /// It does not respond, or not well; its words are shown to the operator.
     fn check(&self, stream: Stream) -> impl Future<Output = io::Result<Option<Stream>>>;
 }
 
@@ -166,8 +166,8 @@ async fn probe_once(
             match probe.check(stream).await {
                 // A server may close a connection that was idle since the last probe: that says nothing of its health.
                 Err(error) if is_end(error.kind()) => {}
-                answered => {
-                    *kept = answered?;
+                checked => {
+                    *kept = checked?;
                     return Ok(());
                 }
             }
@@ -177,7 +177,7 @@ async fn probe_once(
         Ok(())
     };
     let result = timeout(settings.timeout, ask).await;
-    result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the probe")))
+    result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no response to the probe")))
 }
 
 fn is_end(kind: io::ErrorKind) -> bool {

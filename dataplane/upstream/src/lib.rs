@@ -30,7 +30,7 @@
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
 //! | `choice` | which endpoints may be next, by what is known of them |
 //! | `acquiring` | a lane on its way to an exchange |
-//! | `ejection` | endpoints that answer badly, and are left out for a while |
+//! | `ejection` | endpoints that respond badly, and are left out for a while |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` / `endpoints` | one server: how it is reached and what is known of it; all of them, and which is next |

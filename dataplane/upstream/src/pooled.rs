@@ -213,7 +213,7 @@ impl<P: PooledProtocol> PooledUpstream<P> {
         &self.context.settings
     }
 
-    /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
+    /// How an exchange with endpoint number `number` ended, and how long its response took to begin.
     pub fn note(&self, number: usize, outcome: ExchangeOutcome, took: Option<Duration>) {
         self.context.endpoints.note(number, outcome, took);
     }

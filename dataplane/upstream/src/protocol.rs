@@ -104,7 +104,7 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     fn on_loss(&self, exchange: u64, cause: LossCause);
     /// The request was never given to the upstream.
     fn on_refusal(&self, exchange: u64, refusal: Refusal);
-    /// A frame of the pinned lane that answers no exchange.
+    /// A frame of the pinned lane that belongs to no exchange.
     fn on_frame(&self, frame: Frame<'_>);
     /// The requested pinned lane is here, or will not come.
     fn on_pin(&self, lane: Result<Rc<Lane<P, Self>>, Refusal>);

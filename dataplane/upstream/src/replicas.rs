@@ -69,7 +69,7 @@ impl Replicas {
             ReadFrom::Primary => primary,
             ReadFrom::PreferPrimary if is_well(primary) => primary,
             ReadFrom::PreferPrimary | ReadFrom::PreferReplica | ReadFrom::Any => chosen().unwrap_or(primary),
-            // One that does not answer says so to the client.
+            // One that does not respond says so to the client.
             ReadFrom::Replica => chosen().or_else(|| replicas.get(share(replicas.len())).copied()).unwrap_or(NOBODY),
         }
     }

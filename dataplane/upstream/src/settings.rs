@@ -151,7 +151,7 @@ pub const EJECTION_PERCENT_MAX: u32 = 10;
 /// after [`BREAKER_FAILURES`] timeouts each.
 pub const CONNECT_TRIES_MAX: usize = 16;
 
-/// When an endpoint that answers badly is left out.
+/// When an endpoint that responds badly is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EjectionSettings {
     /// See [`EJECTION_FAILURES`]. 0: never.

@@ -129,7 +129,7 @@ impl Incoming {
     }
 
     /// How many more bytes the record at the front of the residue needs; right if the residue is one cut record. If it
-    /// is a handshake message being joined instead, any answer is correct: the rest is fed in a second step.
+    /// is a handshake message being joined instead, any result is correct: the rest is fed in a second step.
     fn missing_bytes(&self, input: &[u8]) -> usize {
         let byte = |index: usize| self.residue.get(index).or_else(|| input.get(index - self.residue.len()));
         match (byte(3), byte(4)) {

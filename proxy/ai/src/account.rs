@@ -66,7 +66,7 @@ pub(crate) struct Ending<'a> {
     /// Attempts at providers.
     pub(crate) tries: u32,
     pub(crate) prompt: &'a PromptSample,
-    /// The most output tokens that were reserved, of all answers.
+    /// The most output tokens that were reserved, of all choices.
     pub(crate) reserved_output: u64,
     /// The findings in the response of a model.
     pub(crate) found: Option<Found>,
@@ -108,7 +108,7 @@ impl Bill {
             Some(usage) => {
                 let (reported, is_cut) = self::tokens(usage);
                 flags.implausible = is_cut || !usage.doubts.is_empty();
-                // One that comes before the end of the answer, as Anthropic's first, knows neither what followed it nor the reasoning.
+                // One that comes before the end of the output, as Anthropic's first, knows neither what followed it nor the reasoning.
                 let is_early = is_partial && !found.progress.is_generated;
                 flags.estimated = is_early;
                 let least = match is_early {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_leaves_between_the_end_of_the_answer_and_its_report_pays_the_reservation() {
+    fn a_client_that_leaves_between_the_end_of_the_output_and_its_report_pays_the_reservation() {
         let gone = CompletionStatus::ClientGone;
         let estimate = TokenEstimate::of_tokens(3);
         let progress = Progress { events: 3, output_events: 2, output_bytes: 10, estimate, is_generated: true };

@@ -249,7 +249,7 @@ pub(crate) fn most(facts: &Facts, output_tokens: u64) -> Tokens {
     let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
     // Tokens by their numbers have two bytes at the least, and the estimate takes three.
     let prompt_bytes = facts.prompt_bytes().max(facts.items.tokens.saturating_mul(3));
-    estimate(prompt_bytes, output_tokens, facts.answers())
+    estimate(prompt_bytes, output_tokens, facts.choices())
 }
 
 /// Whether a dialect has an endpoint, or one to which its requests are translated.

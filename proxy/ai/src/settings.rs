@@ -28,7 +28,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// to `limits.buffered_bytes`.
 pub const BODY_BYTES_MAX: u64 = 16 << 20;
 
-/// Output tokens that are reserved for a request that names no limit, for each of its answers. Default 4,096.
+/// Output tokens that are reserved for a request that names no limit, for each of its choices. Default 4,096.
 pub const RESERVED_OUTPUT_TOKENS: u64 = 4_096;
 
 /// How long the rest of a response is read whose client has left, for the usage that stands at its end. Default zero: the provider is left at

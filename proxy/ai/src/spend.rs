@@ -48,7 +48,7 @@ struct Opened {
     store: Option<SharedStore>,
 }
 
-/// How long a start waits for the first claims. Afterwards requests of keys with a budget are refused until the store has answered.
+/// How long a start waits for the first claims. Afterwards requests of keys with a budget are refused until the store has responded.
 const FIRST_CLAIMS_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long an order about a key waits for its claims.

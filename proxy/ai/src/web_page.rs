@@ -37,7 +37,7 @@ fn host(authority: &[u8]) -> &[u8] {
     }
 }
 
-/// Names that no server of names may answer for (RFC 6761 section 6.3), that of the machine in a container of Docker, and none at all, as in
+/// Names that no server of names may resolve (RFC 6761 section 6.3), that of the machine in a container of Docker, and none at all, as in
 /// HTTP/1.0.
 fn is_local_name(host: &[u8]) -> bool {
     let lower = host.to_ascii_lowercase();

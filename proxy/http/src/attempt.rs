@@ -317,7 +317,7 @@ impl<'a> Attempt<'a> {
         let upstream = &routed.upstream.settings().name;
         match outcome {
             AttemptOutcome::Responded { status, keeps_client, remains, .. } => {
-                lane.answered();
+                lane.responded();
                 match remains.filter(|_| self.is_uploaded.get()) {
                     Some(remains) => lane.give_back(remains),
                     None => lane.ends(),
@@ -356,7 +356,7 @@ impl<'a> Attempt<'a> {
             }
             AttemptFailure::DeadlineExceeded => {
                 if self.was_silent() {
-                    lane.unanswered();
+                    lane.did_not_respond();
                 }
                 lane.ends();
                 Err(deadline_refusal(request))
@@ -402,7 +402,7 @@ impl<'a> Attempt<'a> {
         if reason.culprit() == Some(Culprit::Upstream) {
             lane.failed(LossCause::Closed);
         } else {
-            lane.answered();
+            lane.responded();
             lane.ends();
         }
         let status = self.response_start.get().map_or(0, |response_start| response_start.status);

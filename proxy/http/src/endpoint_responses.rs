@@ -37,7 +37,7 @@ pub(crate) fn count(upstream: &HttpUpstream, number: usize, class: ResponseClass
 
 /// Judges an endpoint by a response with `status` that came to its end. `took` as in [`count`].
 pub(crate) fn judge(upstream: &HttpUpstream, number: usize, status: u16, took: Option<Duration>) {
-    upstream.note(number, ExchangeOutcome::Answered(judgement(status)), took);
+    upstream.note(number, ExchangeOutcome::Responded(judgement(status)), took);
 }
 
 /// The health that a status shows: 502, 503 and 504 are those of a gateway or of a server that cannot serve (RFC 9110 section 15.6).

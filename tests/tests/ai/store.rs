@@ -283,13 +283,13 @@ fn without_the_store_the_operator_decides() {
     let tokens = key_use(claimed);
     assert!(tokens["used"].as_u64() <= tokens["claimed"].as_u64(), "{tokens}");
     for gateway in &stand.gateways {
-        assert_eq!(times(gateway, "the store of budgets does not answer"), 1, "{}", gateway.log());
+        assert_eq!(times(gateway, "the store of budgets does not respond"), 1, "{}", gateway.log());
         assert!(gateway.metrics().sum_where("weir_ai_store_failures_total", &[("reason", "connect")]) > 0.0);
     }
     stand.store.restart();
     for gateway in &stand.gateways {
         until_true("the store to answer", || gateway.metric("weir_ai_store_in_contact") == 1.0);
-        assert_eq!(times(gateway, "the store of budgets answers again"), 1);
+        assert_eq!(times(gateway, "the store of budgets responds again"), 1);
     }
     stand.use_up();
     stand.finish_used_up(30_000);

@@ -272,7 +272,7 @@ pub fn upstream(
 ) -> io::Result<Rc<dyn AnyUpstream>> {
     let settings = (*config.settings).clone();
     let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), settings.name.clone());
-    // One worker probes for all: the server need not answer the same question once per core.
+    // One worker probes for all: the server need not serve the same probe once per core.
     let probes = core.worker == 0;
     make_upstream(UpstreamParts { core, protocols, settings, shares, metrics, hard_cap, probes }, &config.protocol)
 }

@@ -16,7 +16,7 @@ pub struct Wanted {
 /// The items of a prompt that is an array, in completions and embeddings. One text has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptItems {
-    /// Prompts: texts, and arrays of tokens. Completions generate an answer for each.
+    /// Prompts: texts, and arrays of tokens. Completions generate output for each.
     pub prompts: u64,
     /// Tokens by their numbers, in the array itself or in arrays within it. A token has two bytes at the least.
     pub tokens: u64,
@@ -63,10 +63,10 @@ impl Facts {
         }
     }
 
-    /// Answers that the request makes a server generate, at least 1: so many for each prompt.
-    pub fn answers(&self) -> u64 {
+    /// Choices that the request makes a server generate, at least 1: so many for each prompt.
+    pub fn choices(&self) -> u64 {
         let prompts = if self.endpoint == Endpoint::Completions { self.items.prompts.max(1) } else { 1 };
-        self.options.answers().saturating_mul(prompts)
+        self.options.choices().saturating_mul(prompts)
     }
 
     /// Bytes of the prompt as it came, tools included: the base of an estimate.

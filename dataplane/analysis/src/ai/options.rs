@@ -1,4 +1,4 @@
-//! Options of a request: the model, what the answer may cost, and whom it is for.
+//! Options of a request: the model, what the response may cost, and whom it is for.
 
 use weir_json_codec::{Kind, Value, decode, integer};
 
@@ -67,7 +67,7 @@ pub struct Options {
     pub count: Option<Number>,
     /// `best_of`
     pub best_of: Option<Number>,
-    /// `temperature` is there and not zero: equal requests want different answers.
+    /// `temperature` is there and not zero: equal requests want different responses.
     pub is_sampled: bool,
     /// `user`, or Anthropic's `metadata.user_id`
     pub user: Option<Named>,
@@ -92,7 +92,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the answer is a stream.
+    /// Whether the response is a stream.
     pub fn is_stream(&self) -> bool {
         self.stream.is_some_and(|flag| flag.value)
     }
@@ -108,15 +108,15 @@ impl Options {
         self.stream_options.and_then(|options| options.include_usage).is_some_and(|flag| flag.value)
     }
 
-    /// The most tokens of one answer, if the request limits them. With several limits the largest: servers differ in
+    /// The most tokens of one choice, if the request limits them. With several limits the largest: servers differ in
     /// the one they take.
     pub fn output_tokens_max(&self) -> Option<u64> {
         let limits = [self.max_tokens, self.max_completion_tokens, self.max_output_tokens];
         limits.iter().flatten().map(|number| number.value).max()
     }
 
-    /// Answers that the request makes a server generate, at least 1.
-    pub fn answers(&self) -> u64 {
+    /// Choices that the request makes a server generate, at least 1.
+    pub fn choices(&self) -> u64 {
         [self.count, self.best_of].iter().flatten().map(|number| number.value).max().unwrap_or(1).max(1)
     }
 

@@ -78,9 +78,9 @@ pub enum Supply {
     Own,
     /// Other gateways have them, too: claims count.
     Claims,
-    /// The same, and the store has not answered since the start, which was a moment ago.
+    /// The same, and the store has not responded since the start, which was a moment ago.
     ClaimsAwaited,
-    /// The same, and the store does not answer: nothing is known about what is left elsewhere.
+    /// The same, and the store does not respond: nothing is known about what is left elsewhere.
     ClaimsOutOfContact,
     /// The same, and keys with a budget are refused meanwhile, whatever is claimed for them.
     Refused,
@@ -109,13 +109,13 @@ impl Supply {
 pub struct Claim {
     /// This process may have used so much of the window.
     pub allowed: u64,
-    /// The store has answered about this window.
+    /// The store has replied about this window.
     pub is_known: bool,
-    /// The store has not answered for so long that others may soon have the claim: nothing of it is spent before the next answer.
+    /// The store has not responded for so long that others may soon have the claim: nothing of it is spent before the next reply.
     pub is_stopped: bool,
     /// The store has enough, and granted nothing: other gateways may have to put back what they hold first.
     pub is_held_back: bool,
-    /// Left elsewhere when the store last answered: unclaimed, and claimed by others who have not used it. `None`: not known.
+    /// Left elsewhere when the store last responded: unclaimed, and claimed by others who have not used it. `None`: not known.
     pub elsewhere: Option<u64>,
     /// Used by others at that moment.
     pub used_elsewhere: u64,

@@ -40,15 +40,15 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An order to the thread.
 pub(super) enum Order {
-    /// Synchronise and export everything, then answer.
+    /// Synchronise and export everything, then respond.
     Flush(Sender<()>),
-    /// Make a snapshot, then answer whether it succeeded.
+    /// Make a snapshot, then report whether it succeeded.
     Compact(Sender<bool>),
     /// The writer of a worker.
     Writer(u16, Sender<io::Result<Arc<JournalWriter>>>),
-    /// Hand the journal over, then answer.
+    /// Hand the journal over, then respond.
     Cede(Sender<Result<(), HandoverError>>),
-    /// Take it back, then answer.
+    /// Take it back, then respond.
     Reclaim(Sender<Result<(), JournalError>>),
     /// The process that it was handed over to serves: the lease of this one ends after that time.
     EndLease(Duration),

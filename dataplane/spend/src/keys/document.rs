@@ -73,7 +73,7 @@ pub struct PolicyDocument {
     /// The most bytes of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_bytes_max: Option<u64>,
-    /// The most output tokens of each answer.
+    /// The most output tokens of each choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u64>,
     /// Networks of its clients.
@@ -103,7 +103,7 @@ pub struct PolicyDocument {
     /// Time for which a response serves equal requests, as `5m`. Absent: nothing is cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl: Option<String>,
-    /// Requests that want different answers are cached, too.
+    /// Requests that want different responses are cached, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_sampled: Option<bool>,
     /// Treatment of a request that breaks it.

@@ -74,7 +74,7 @@ pub enum Mode {
 pub struct CacheRule {
     /// A response serves equal requests for so long.
     pub ttl: Duration,
-    /// Also if requests want different answers: by a temperature, or several at once.
+    /// Also if requests want different responses: by a temperature, or several at once.
     pub takes_sampled: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct Policy {
     pub requests: Option<Pace>,
     /// Tokens per minute.
     pub tokens: Option<Pace>,
-    /// Requests in flight, until the end of their answers.
+    /// Requests in flight, until the end of their responses.
     pub concurrent_max: Option<u32>,
     /// Budgets per day and month.
     pub budgets: Budgets,

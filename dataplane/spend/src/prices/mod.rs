@@ -22,7 +22,7 @@ pub struct Price {
     pub cache_write: Option<u64>,
     /// Those that are audio.
     pub audio_input: Option<u64>,
-    /// Tokens of the answer.
+    /// Tokens of the output.
     pub output: u64,
     /// Those for reasoning.
     pub reasoning: Option<u64>,

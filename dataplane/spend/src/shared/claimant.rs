@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use weir_base::Time;
 
 use super::{
-    AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimAnswer, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
+    AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimReply, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
     OnStoreFailure, PARTS,
 };
 use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
@@ -32,7 +32,7 @@ pub struct Tally {
     pub refused: u64,
     /// Claims that were lowered for another gateway.
     pub given_back: u64,
-    /// Claims that were stopped, since the store did not answer for three quarters of their time.
+    /// Claims that were stopped, since the store did not respond for three quarters of their time.
     pub expired: u64,
 }
 
@@ -44,14 +44,14 @@ pub struct Claimant {
     known: HashMap<Item, Known>,
     /// The sizes of requests that other gateways have no room for.
     hungry: HashMap<Item, u64>,
-    /// The last answer; before the first one, the start.
+    /// The last reply; before the first one, the start.
     contact: Time,
     looked: Option<Time>,
     /// The last look was at all accounts.
     is_looking: bool,
-    /// All accounts are claimed for since the store has answered.
+    /// All accounts are claimed for since the store has responded.
     is_settled: bool,
-    /// Keys with a budget are refused, although the store answers.
+    /// Keys with a budget are refused, although the store responds.
     is_refusing: bool,
     /// The process ends: nothing is wanted any more.
     is_ending: bool,
@@ -178,7 +178,7 @@ impl Claimant {
             let (keep, was_stopped) = (if is_over { 0 } else { half }, claim.is_stopped);
             let lowered = account.change_claim(measure, item.window, |claim, used| {
                 claim.allowed = claim.allowed.min(used.saturating_add(keep));
-                // More is wanted as soon as the store answers again.
+                // More is wanted as soon as the store responds again.
                 claim.low = if is_over { 1 } else { keep / 2 };
                 claim.is_stopped |= is_over;
             });
@@ -234,35 +234,35 @@ impl Claimant {
         (is_due && is_news).then_some(ClaimRequest { held: Some(held), is_wanting: held == 0, ..base })
     }
 
-    /// The store has answered requests that were sent at `sent`.
-    pub fn on_answers(&mut self, requests: &[ClaimRequest], answers: &[ClaimAnswer], sent: Time) {
+    /// The store has replied to requests that were sent at `sent`.
+    pub fn on_replies(&mut self, requests: &[ClaimRequest], replies: &[ClaimReply], sent: Time) {
         self.contact = self.contact.max(sent);
-        for (request, answer) in requests.iter().zip(answers) {
+        for (request, reply) in requests.iter().zip(replies) {
             let ClaimRequest { item, held, is_wanting, .. } = *request;
             let account = self.ledger.account(item.account);
-            let is_granted = answer.allowed > held.unwrap_or(0);
-            let lack = request.need.saturating_sub(answer.allowed.saturating_sub(request.used));
+            let is_granted = reply.allowed > held.unwrap_or(0);
+            let lack = request.need.saturating_sub(reply.allowed.saturating_sub(request.used));
             let is_present = account.change_claim(item.measure, item.window, |claim, used| {
-                claim.allowed = answer.allowed;
-                claim.elsewhere = Some(answer.rest.saturating_add(answer.idle_elsewhere));
-                claim.used_elsewhere = answer.used_elsewhere;
+                claim.allowed = reply.allowed;
+                claim.elsewhere = Some(reply.rest.saturating_add(reply.idle_elsewhere));
+                claim.used_elsewhere = reply.used_elsewhere;
                 (claim.is_known, claim.is_stopped) = (true, false);
                 if is_wanting {
                     claim.low = claim.allowed.saturating_sub(used) / 2;
                     // A store that has so much grants something.
-                    claim.is_held_back = !is_granted && answer.rest >= lack.max(PARTS);
+                    claim.is_held_back = !is_granted && reply.rest >= lack.max(PARTS);
                 }
             });
             if is_present.is_none() {
-                account.set_next_claim(item.measure, item.window, answer.allowed);
+                account.set_next_claim(item.measure, item.window, reply.allowed);
             }
             self.has_granted |= is_granted;
             self.tally.granted += u64::from(is_wanting && is_granted);
             self.tally.refused += u64::from(is_wanting && !is_granted);
             // A claim that the store has lowered is noted by the next call.
-            let is_doubtful = held.is_some_and(|held| answer.allowed < held);
+            let is_doubtful = held.is_some_and(|held| reply.allowed < held);
             let ClaimRequest { limit, used, .. } = *request;
-            self.known.insert(item, Known { limit, used, allowed: answer.allowed, at: sent, is_doubtful });
+            self.known.insert(item, Known { limit, used, allowed: reply.allowed, at: sent, is_doubtful });
         }
     }
 
@@ -274,7 +274,7 @@ impl Claimant {
         }
     }
 
-    /// All requests of a look are answered.
+    /// All requests of a look have their replies.
     pub fn on_round(&mut self, now: Time) {
         self.contact = self.contact.max(now);
         self.is_settled = true;
@@ -284,15 +284,15 @@ impl Claimant {
         }
     }
 
-    /// The store has not answered these. It may have carried them out.
+    /// The store has not replied to these. It may have carried them out.
     pub fn on_failure(&mut self, requests: &[ClaimRequest], now: Time) {
-        // The time of the last answer stays: the claim ends by it.
+        // The time of the last reply stays: the claim ends by it.
         for request in requests {
             if let Some(known) = self.known.get_mut(&request.item) {
                 known.is_doubtful = true;
             }
         }
-        // The next look is at all accounts: a round that is answered whole ends the failure.
+        // The next look is at all accounts: a round whose requests all have their replies ends the failure.
         self.looked = None;
         if self.is_in_contact(now) {
             return;
@@ -306,17 +306,17 @@ impl Claimant {
         self.is_settled = false;
     }
 
-    /// The store has answered of late.
+    /// The store has responded of late.
     pub fn is_in_contact(&self, now: Time) -> bool {
         now.since(self.contact) < CONTACT_MAX
     }
 
-    /// All accounts are claimed for, and the store answers.
+    /// All accounts are claimed for, and the store responds.
     pub fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// When the store last answered; before the first answer, the start.
+    /// When the store last responded; before the first reply, the start.
     pub fn contact(&self) -> Time {
         self.contact
     }

@@ -11,7 +11,7 @@
 //! claimed waits for that thread, within [`CLAIM_WAIT`]. The journal of the gateway is as durable as ever: `kill -9` loses no settlement.
 //!
 //! **Absolute.** Each call says what a gateway has used and what it holds, as sums. The store replaces what it knew, so a call
-//! that is sent again changes nothing. A lost answer leaves the gateway with less than the store has noted, which the next call
+//! that is sent again changes nothing. A lost reply leaves the gateway with less than the store has noted, which the next call
 //! corrects. Before a call that gives back, the gateway lowers its own claim. So what a gateway may spend is never more than the store
 //! has noted.
 //!
@@ -29,15 +29,15 @@
 //! gateway then puts back what it has used and what it holds. For a time of grace nothing new is granted, so that all can do so. A gateway
 //! that wants something meanwhile says so with each look, and its requests wait ([`GRACE_WAIT`]).
 //!
-//! **The store does not answer.** [`OnStoreFailure`] decides.
+//! **The store does not respond.** [`OnStoreFailure`] decides.
 //!
-//! **A budget is lowered.** While all claims are above it, the store answers with less than a gateway holds. The gateway lowers its claim, and
+//! **A budget is lowered.** While all claims are above it, the store replies with less than a gateway holds. The gateway lowers its claim, and
 //! says so with its next call: only then others may have that.
 //!
 //! **A process ends.** Its last call gives back what it has not used, and wants nothing.
 //!
 //! **A gateway is gone.** Its claim ends [`ClaimSettings::claim_ttl`] after its last call, and what it had not used returns to the budget.
-//! The gateway itself stops at three quarters of that time, and grants nothing until the next answer, not even what a settlement frees.
+//! The gateway itself stops at three quarters of that time, and grants nothing until the next reply, not even what a settlement frees.
 //!
 //! **Bound.** All gateways together settle at most the budget, and what settlements exceed their reservations. Past that may be only: what
 //! a gateway spent that was out of contact for longer than `claim_ttl` (at most its last claim), and, after a loss of data, what was used
@@ -68,12 +68,12 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a request waits for a claim. Default 1 s: two looks, in which another gateway gives back what it does not use.
 pub const CLAIM_WAIT: Duration = Duration::from_secs(1);
 
-/// The same while the store grants nothing, or has not answered yet. Default 6 s: the grace, and a look behind it.
+/// The same while the store grants nothing, or has not responded yet. Default 6 s: the grace, and a look behind it.
 pub const GRACE_WAIT: Duration = Duration::from_secs(6);
 
 const _: () = assert!(GRACE_WAIT.as_millis() >= GRACE.as_millis() + LOOK_INTERVAL.as_millis());
 
-/// Without an answer for so long the store is out of contact. Four looks.
+/// Without a reply for so long the store is out of contact. Four looks.
 pub const CONTACT_MAX: Duration = Duration::from_secs(2);
 
 /// How long the next window is claimed ahead of its beginning.
@@ -148,9 +148,9 @@ pub struct ClaimRequest {
     pub seconds_left: u64,
 }
 
-/// The answer of the store about an item.
+/// The reply of the store about an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClaimAnswer {
+pub struct ClaimReply {
     /// The gateway may use so much of the window.
     pub allowed: u64,
     /// Unclaimed.
@@ -170,7 +170,7 @@ pub struct Hunger {
     pub need: u64,
 }
 
-/// The treatment of keys with a budget while the store does not answer.
+/// The treatment of keys with a budget while the store does not respond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
     /// Claims may be used up, and requests beyond it are refused.
@@ -203,7 +203,7 @@ pub struct ClaimSettings {
 }
 
 impl ClaimSettings {
-    /// Without an answer for so long, a gateway spends nothing of a claim any more: three quarters of its time.
+    /// Without a reply for so long, a gateway spends nothing of a claim any more: three quarters of its time.
     pub fn stop_after(&self) -> Duration {
         self.claim_ttl / 4 * 3
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{AMOUNT_MAX, ClaimAnswer, ClaimRequest, HUNGER_MS, HUNGERS_MAX, Hunger, Item, PARTS};
+use super::{AMOUNT_MAX, ClaimReply, ClaimRequest, HUNGER_MS, HUNGERS_MAX, Hunger, Item, PARTS};
 
 /// The claim of one gateway, as the store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +48,10 @@ pub struct Opened {
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// An answer for each request, in their order.
-    Answers {
-        /// The answers.
-        answers: Vec<ClaimAnswer>,
+    /// A reply for each request, in their order.
+    Claims {
+        /// The replies.
+        replies: Vec<ClaimReply>,
         /// Needs of other gateways, if the call looks for them.
         hungers: Vec<Hunger>,
         /// The revision.
@@ -111,17 +111,17 @@ impl Store {
             return Reply::Superseded { by: session.cloned().unwrap_or_default() };
         }
         self.revision += 1;
-        let answers = requests.iter().map(|request| self.answer(caller.gateway, ttl_ms, request, now)).collect();
+        let replies = requests.iter().map(|request| self.reply(caller.gateway, ttl_ms, request, now)).collect();
         let mut hungers = Vec::new();
         if looks {
             self.hungers.retain(|_, (_, until)| *until >= now);
             let others = self.hungers.iter().filter(|((_, gateway), _)| gateway != caller.gateway);
             hungers.extend(others.map(|((item, _), (need, _))| Hunger { item: *item, need: *need }));
         }
-        Reply::Answers { answers, hungers, revision: self.revision }
+        Reply::Claims { replies, hungers, revision: self.revision }
     }
 
-    fn answer(&mut self, gateway: &str, ttl_ms: u64, request: &ClaimRequest, now: u64) -> ClaimAnswer {
+    fn reply(&mut self, gateway: &str, ttl_ms: u64, request: &ClaimRequest, now: u64) -> ClaimReply {
         let &ClaimRequest { item, limit, used, held, need, comfort, is_wanting, .. } = request;
         let limit = limit.min(AMOUNT_MAX);
         let fields = self.items.entry(item).or_default();
@@ -140,7 +140,7 @@ impl Store {
             (Some(held), _) => held,
         };
         let mut noted = held.max(used);
-        // All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the answer
+        // All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the reply
         // it may spend what is noted.
         let mut allowed = noted.min(most).max(used);
         let mut rest = limit.saturating_sub(elsewhere + noted);
@@ -157,7 +157,7 @@ impl Store {
             }
         }
         fields.insert(gateway.to_owned(), Field { allowed: noted, used, until: now + ttl_ms });
-        ClaimAnswer { allowed, rest, idle_elsewhere, used_elsewhere }
+        ClaimReply { allowed, rest, idle_elsewhere, used_elsewhere }
     }
 
     /// The claim of one gateway on an item, at `now`.

@@ -22,7 +22,7 @@ pub struct Flags {
     pub estimated: bool,
     /// The client left: the delivered part is counted.
     pub partial: bool,
-    /// The answer came from the cache of the gateway and cost nothing.
+    /// The response came from the cache of the gateway and cost nothing.
     pub cached: bool,
     /// More than one attempt.
     pub retried: bool,
@@ -49,7 +49,7 @@ impl Flags {
     }
 }
 
-/// One request. Prompts, answers and secrets have no field here.
+/// One request. Prompts, responses and secrets have no field here.
 #[derive(Clone, Debug, Default)]
 pub struct UsageRecord<'a> {
     /// Unix time of the end; of the beginning if the process died before.
@@ -64,9 +64,9 @@ pub struct UsageRecord<'a> {
     pub team: Option<&'a str>,
     /// The model that the client named.
     pub model: &'a str,
-    /// The model that answered.
+    /// The model that responded.
     pub model_served: Option<&'a str>,
-    /// Name of the upstream that answered.
+    /// Name of the upstream that responded.
     pub provider: Option<&'a str>,
     /// The server whose tool was called.
     pub server: Option<&'a str>,
@@ -80,15 +80,15 @@ pub struct UsageRecord<'a> {
     pub saved_tokens: u64,
     /// Version of the price table.
     pub price_version: u32,
-    /// Status of the answer; 0 if there was none.
+    /// Status of the response; 0 if there was none.
     pub status: u16,
     /// Attempts at providers.
     pub tries: u32,
     /// Waited for admission.
     pub queue: Duration,
-    /// Until the first token, or the head of a buffered answer.
+    /// Until the first token, or the head of a buffered response.
     pub first_token: Option<Duration>,
-    /// From the head of the request to the end of the answer.
+    /// From the head of the request to the end of the response.
     pub total: Duration,
     /// How far it can be trusted.
     pub flags: Flags,

@@ -13,7 +13,7 @@ use weir_spend::{
     meter::{Clock, Meter},
     policy::{CacheRule, Mode, Policy},
     rate::Pace,
-    shared::{CLAIM_WAIT, CONTACT_MAX, ClaimAnswer, ClaimSettings, Claimant, GRACE_WAIT},
+    shared::{CLAIM_WAIT, CONTACT_MAX, ClaimReply, ClaimSettings, Claimant, GRACE_WAIT},
 };
 
 use crate::support::{Keys, NOON, amount, day_tokens, noon, reserve, settle, used};
@@ -175,14 +175,14 @@ fn a_request_waits_for_a_claim_as_long_as_the_store_may_grant_one() {
     ledger.share_with(std::thread::current());
     let key = Some(&**keys.get("a"));
     let denial = meter.reserve(key, amount(10), noon(), |_, _| ()).expect_err("nothing is claimed");
-    assert_eq!(meter.claim_wait(key, denial), GRACE_WAIT, "the store has not answered yet");
+    assert_eq!(meter.claim_wait(key, denial), GRACE_WAIT, "the store has not responded yet");
     assert_eq!(meter.claim_wait(key, Denial::Journal), Duration::ZERO);
     let (now, news) = (noon().now, ledger.news());
     let mut claimant = Claimant::new(ledger.clone(), ClaimSettings::default(), now);
     let requests = claimant.requests(now, NOON);
-    let mut answer = |allowed, rest| {
-        let answer = ClaimAnswer { allowed, rest, ..ClaimAnswer::default() };
-        claimant.on_answers(&requests, &vec![answer; requests.len()], now);
+    let mut reply = |allowed, rest| {
+        let reply = ClaimReply { allowed, rest, ..ClaimReply::default() };
+        claimant.on_replies(&requests, &vec![reply; requests.len()], now);
         claimant.on_round(now);
         meter.claim_wait(key, denial)
     };
@@ -191,9 +191,9 @@ fn a_request_waits_for_a_claim_as_long_as_the_store_may_grant_one() {
         pin!(ledger.news_after(number)).poll(&mut context).is_ready()
     };
     assert!(!has_news(news));
-    assert_eq!(answer(0, 800), GRACE_WAIT, "the store grants nothing of what it has");
+    assert_eq!(reply(0, 800), GRACE_WAIT, "the store grants nothing of what it has");
     let news = ledger.news();
-    assert_eq!(answer(100, 700), CLAIM_WAIT);
+    assert_eq!(reply(100, 700), CLAIM_WAIT);
     assert!(has_news(news) && !has_news(ledger.news()));
     meter.reserve(key, amount(10), noon(), |_, _| ()).expect("it is claimed").release(now, |_, _| ());
     claimant.on_failure(&[], now.saturating_add(CONTACT_MAX));

@@ -1,4 +1,4 @@
-//! Gateways with one budget, in front of the model of a store: by chance they crash, lose requests and answers, are cut off and die, and the
+//! Gateways with one budget, in front of the model of a store: by chance they crash, lose requests and replies, are cut off and die, and the
 //! store loses its data. They never spend more than the budget and its stated bound, and leave nothing of it stranded.
 //!
 //! `WEIR_SHARED_SEEDS=20000` is a long run.
@@ -29,7 +29,7 @@ const QUIET_MS: u64 = 8_000;
 /// Faults that a run has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
-    /// Requests and answers are lost, gateways crash and restart.
+    /// Requests and replies are lost, gateways crash and restart.
     losses: bool,
     /// The store restarts with older data, or with none, while all gateways are there.
     data: bool,
@@ -56,7 +56,7 @@ struct Gateway {
     open: Vec<Grant>,
     /// No request reaches the store before that time.
     cut_until: u64,
-    /// The last call that was answered, or the start.
+    /// The last call that got a reply, or the start.
     heard: u64,
     is_dead: bool,
 }
@@ -223,9 +223,9 @@ impl World {
             Caller { gateway: &gateway.name, session: &session, epoch: &gateway.epoch, revision: gateway.revision };
         let reply = if loss == 0 { None } else { Some(self.store.claim(&caller, (ms(TTL), looks), &requests, now)) };
         match reply.filter(|_| loss != 1) {
-            Some(Reply::Answers { answers, hungers, revision }) => {
+            Some(Reply::Claims { replies, hungers, revision }) => {
                 gateway.revision = revision;
-                gateway.claimant.on_answers(&requests, &answers, time(now));
+                gateway.claimant.on_replies(&requests, &replies, time(now));
                 gateway.claimant.on_hungers(&hungers);
                 gateway.claimant.on_round(time(now));
                 gateway.heard = now;
@@ -362,7 +362,7 @@ impl World {
             let which = self.rng.below(count) as usize;
             let idle = self.gateways[which].held().saturating_sub(self.gateways[which].used());
             if self.gateways[which].cut_until < self.now && !self.gateways[which].is_dead {
-                // The store may have noted more than an answer that was lost has said.
+                // The store may have noted more than a reply that was lost has said.
                 self.slack += idle + self.budgets.day_tokens.unwrap_or(0) / 4;
                 self.gateways[which].cut_until = self.now + 3 * ms(TTL);
                 self.gateways[which].is_dead = self.chance(2) && which > 0;

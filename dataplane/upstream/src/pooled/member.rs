@@ -123,7 +123,7 @@ impl<P: PooledProtocol> Member<P> {
         self.idle.take()
     }
 
-    /// Closes those that needed a check at `at`: one of them did not answer its own.
+    /// Closes those that needed a check at `at`: one of them did not respond to its own.
     pub(super) fn close_idle_since(&self, at: Time, check_delay: Duration) {
         let needs_check = |connection: &Connection<P>| {
             connection.facts.idle_since <= at && at.since(connection.facts.idle_since) >= check_delay

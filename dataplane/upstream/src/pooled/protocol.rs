@@ -64,7 +64,7 @@ pub trait PooledProtocol: 'static + Sized {
     /// Makes a connection as clean as after its login; false: it cannot be reused.
     fn reset(&self, stream: &mut Stream, state: &mut Self::State) -> impl Future<Output = bool>;
 
-    /// Whether the server answers on a connection that has been idle for long.
+    /// Whether the server responds on a connection that has been idle for long.
     fn check(&self, stream: &mut Stream, state: &mut Self::State) -> impl Future<Output = bool>;
 
     /// Whether a clean connection in this state may go to another worker. One that may not is closed instead, and another one is made.

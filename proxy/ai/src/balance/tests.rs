@@ -50,7 +50,7 @@ impl World {
     }
 
     /// A stream that begins now has its first token so much later.
-    fn answers(&self, target: usize, now: u64, took: u64) {
+    fn responds(&self, target: usize, now: u64, took: u64) {
         self.begin(target, at(now)).arrived(at(now + took));
     }
 }
@@ -59,11 +59,11 @@ impl World {
 fn the_fastest_is_first_and_the_others_follow_by_their_speed() {
     let world = World::new(Balance::Latency, &[1, 1, 1, 0]);
     assert_eq!(world.order(at(0)), [0, 1, 2, 3], "nothing is measured");
-    world.answers(2, 0, 900);
+    world.responds(2, 0, 900);
     assert_eq!(world.order(at(1_000)), [2, 0, 1, 3], "one that is measured comes first");
-    world.answers(0, 0, 500);
-    world.answers(1, 0, 300);
-    world.answers(3, 0, 1);
+    world.responds(0, 0, 500);
+    world.responds(1, 0, 300);
+    world.responds(3, 0, 1);
     assert_eq!(world.order(at(1_000)), [1, 0, 2, 3], "without a weight only after a failure");
     assert_eq!(world.order_of(at(1_000), false), [0, 1, 2, 3], "whole responses are measured apart");
 }
@@ -71,15 +71,15 @@ fn the_fastest_is_first_and_the_others_follow_by_their_speed() {
 #[test]
 fn a_peak_counts_at_once_and_is_forgotten_with_time() {
     let world = World::new(Balance::Latency, &[1, 1]);
-    world.answers(0, 0, 100);
-    world.answers(1, 0, 200);
-    world.answers(0, 1_000, 4_000);
+    world.responds(0, 0, 100);
+    world.responds(1, 0, 200);
+    world.responds(0, 1_000, 4_000);
     assert_eq!(world.order(at(5_000)), [1, 0]);
     // A fast response right behind the peak changes little, and one after a long time much.
-    world.answers(0, 5_100, 100);
+    world.responds(0, 5_100, 100);
     assert_eq!(world.order(at(5_200)), [1, 0]);
     for begun in [40_000, 80_000] {
-        world.answers(0, begun, 100);
+        world.responds(0, begun, 100);
     }
     assert_eq!(world.order(at(80_100)), [0, 1]);
 }
@@ -87,8 +87,8 @@ fn a_peak_counts_at_once_and_is_forgotten_with_time() {
 #[test]
 fn a_target_that_falls_silent_is_left_before_its_deadline() {
     let world = World::new(Balance::Latency, &[1, 1]);
-    world.answers(0, 0, 100);
-    world.answers(1, 0, 800);
+    world.responds(0, 0, 100);
+    world.responds(1, 0, 800);
     let stuck = world.begin(0, at(1_000));
     assert_eq!(world.order(at(1_700)), [0, 1], "it may come yet");
     assert_eq!(world.order(at(1_900)), [1, 0], "the other one would be there by now");
@@ -104,16 +104,16 @@ fn a_target_that_falls_silent_is_left_before_its_deadline() {
 #[test]
 fn few_requests_probe_the_others_so_that_one_that_recovers_comes_back() {
     let world = World::new(Balance::Latency, &[1, 1]);
-    world.answers(0, 0, 100);
-    world.answers(1, 0, 5_000);
+    world.responds(0, 0, 100);
+    world.responds(1, 0, 5_000);
     let mut firsts = [0, 0];
     let mut now = 6_000;
-    // Ten requests a second for 200 s; the slow one answers in 50 ms from now on.
+    // Ten requests a second for 200 s; the slow one responds in 50 ms from now on.
     for _ in 0..2_000 {
         now += 100;
         let first = world.order(at(now))[0];
         firsts[first] += 1;
-        world.answers(first, now, [100, 50][first]);
+        world.responds(first, now, [100, 50][first]);
         if firsts[1] > 100 {
             break;
         }
@@ -125,13 +125,13 @@ fn few_requests_probe_the_others_so_that_one_that_recovers_comes_back() {
 #[test]
 fn probes_are_a_bounded_share_of_requests() {
     let world = World::new(Balance::Latency, &[1, 1, 1]);
-    [100, 3_000, 2_000].into_iter().enumerate().for_each(|(target, took)| world.answers(target, 0, took));
+    [100, 3_000, 2_000].into_iter().enumerate().for_each(|(target, took)| world.responds(target, 0, took));
     // A request a minute: each other target has had no measure for long.
     let probes: Vec<usize> = (1..=1_000)
         .map(|minute| {
             let now = minute * 60_000;
             let first = world.order(at(now))[0];
-            world.answers(first, now, [100, 3_000, 2_000][first]);
+            world.responds(first, now, [100, 3_000, 2_000][first]);
             first
         })
         .filter(|first| *first != 0)
@@ -140,7 +140,7 @@ fn probes_are_a_bounded_share_of_requests() {
     assert!(probes.contains(&1) && probes.contains(&2), "each has its turn");
     // Many requests at once: a target has one probe under way.
     let world = World::new(Balance::Latency, &[1, 1]);
-    world.answers(0, 0, 100);
+    world.responds(0, 0, 100);
     let begun: Vec<Attempt> = (0..1_000).map(|_| world.begin(world.order(at(500))[0], at(500))).collect();
     assert_eq!(begun.iter().filter(|attempt| attempt.target == 1).count(), 1);
 }
@@ -150,8 +150,8 @@ fn a_target_that_failed_comes_last_and_one_request_in_ten_seconds_tries_it() {
     for balance in [Balance::Latency, Balance::Price] {
         let mut world = World::new(balance, &[1, 1, 0]);
         world.prices = vec![Some(1), Some(2), Some(0)];
-        world.answers(0, 0, 100);
-        world.answers(1, 0, 200);
+        world.responds(0, 0, 100);
+        world.responds(1, 0, 200);
         world.begin(0, at(1_000)).failed(at(1_010));
         assert_eq!(world.order(at(1_020)), [1, 2, 0], "{balance:?}: the spare one is better");
         assert_eq!(world.order(at(11_100)), [0, 1, 2], "{balance:?}");
@@ -169,7 +169,7 @@ fn the_cheapest_is_first_and_one_without_a_price_comes_behind() {
     assert_eq!(world.order(at(0)), [2, 0, 1, 3]);
     world.cooling = Some(2);
     assert_eq!(world.order(at(0)), [0, 1, 3, 2], "a pause that a provider demands comes before its price");
-    world.answers(0, 0, 9_000);
+    world.responds(0, 0, 9_000);
     world.cooling = None;
     let orders: Vec<_> = (0..100).map(|second| world.order(at(second * 1_000))).collect();
     assert!(orders.iter().all(|order| *order == [2, 0, 1, 3]), "a price needs no probe, and no speed");

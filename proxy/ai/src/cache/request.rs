@@ -9,7 +9,7 @@ use weir_spend::policy::CacheRule;
 /// Whether equal requests may have the same response.
 ///
 /// Not if the provider keeps the response or goes on from another one, not with tools that it runs itself, and, unless the rule takes
-/// them, not if the client wants different answers.
+/// them, not if the client wants different responses.
 pub(crate) fn is_cacheable(facts: &Facts, rule: CacheRule) -> bool {
     let options = &facts.options;
     let is_set = |flag: Option<weir_analysis::ai::Flag>| flag.is_some_and(|flag| flag.value);
@@ -20,7 +20,7 @@ pub(crate) fn is_cacheable(facts: &Facts, rule: CacheRule) -> bool {
     };
     let is_bound = options.previous_response.is_some() || options.conversation.is_some();
     let has_effects = facts.tools.list.iter().any(|tool| matches!(tool.kind, ToolKind::BuiltIn(_)));
-    let is_sampled = options.is_sampled || options.answers() > 1;
+    let is_sampled = options.is_sampled || options.choices() > 1;
     !is_kept && !is_bound && !is_set(options.background) && !has_effects && (rule.takes_sampled || !is_sampled)
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_want_different_answers_need_a_rule_that_takes_them() {
+    fn requests_that_want_different_responses_need_a_rule_that_takes_them() {
         for more in [r#","temperature":0.7"#, r#","n":2"#, r#","temperature":1e-3"#, r#","temperature":"warm""#] {
             assert!(!cacheable(Endpoint::Chat, more, false) && cacheable(Endpoint::Chat, more, true), "{more}");
         }

@@ -24,10 +24,10 @@ use crate::settings::StoreSettings;
 /// the store is out of contact.
 pub const LIMIT: Duration = Duration::from_secs(1);
 
-/// Bytes of a reply. The longest is a page of `INFO`, or 64 answers and 256 hungers: below 40 KiB.
+/// Bytes of a reply. The longest is a page of `INFO`, or replies about 64 items and 256 hungers: below 40 KiB.
 const REPLY_BYTES_MAX: usize = 256 << 10;
 
-/// Why the store has not answered.
+/// Why the store has not responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     /// One of a fixed set, for metrics.
@@ -50,7 +50,7 @@ impl StoreError {
 
     fn of(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::new("timeout", "it does not answer in time"),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::new("timeout", "it does not respond in time"),
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted

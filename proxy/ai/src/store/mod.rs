@@ -82,7 +82,7 @@ impl SharedStore {
     /// Its file or a thread cannot be made.
     pub(crate) fn start(settings: &StoreSettings, state: &Path, ledger: &Ledger) -> io::Result<Self> {
         let identity = Identity::open(state)?;
-        // Before the first answer nothing may be spent.
+        // Before the first reply nothing may be spent.
         ledger.set_supply(Supply::ClaimsAwaited);
         let shared = Arc::new(Shared::default());
         let mut claims = Claims {
@@ -129,7 +129,7 @@ impl SharedStore {
         self.handle.unpark();
     }
 
-    /// Waits until the thread has looked at all accounts and the store has answered, at most for `limit`. Whether that was so.
+    /// Waits until the thread has looked at all accounts and the store has responded, at most for `limit`. Whether that was so.
     pub fn wait(&self, limit: Duration) -> bool {
         let number = self.shared.wanted.fetch_add(1, Ordering::SeqCst) + 1;
         self.handle.unpark();
@@ -177,7 +177,7 @@ struct Claims {
     attempts: u32,
     next_attempt: Time,
     rng: Rng,
-    /// The log says that the store does not answer.
+    /// The log says that the store does not respond.
     is_reported: bool,
     /// Another process with the identity of this gateway.
     rivalry: Rivalry,
@@ -224,7 +224,7 @@ impl Claims {
         }
     }
 
-    /// One look, and the calls that follow from it. False: the store has not answered them all.
+    /// One look, and the calls that follow from it. False: the store has not replied to them all.
     fn round(&mut self) -> bool {
         // A statement of this process would replace that of the one that it gives way to: its calls only see whether that one is there still.
         let requests = match self.rivalry.is_proved() {
@@ -247,7 +247,7 @@ impl Claims {
             }
         }
         let now = Time::now();
-        if self.rivalry.on_answer(now) {
+        if self.rivalry.on_reply(now) {
             tracing::info!("no other process has the identity of this gateway any more");
             self.claimant.resume();
         } else {
@@ -256,7 +256,7 @@ impl Claims {
         self.attempts = 0;
         self.shared.status.set(self.claimant.tally(), now, !self.rivalry.is_proved());
         if std::mem::take(&mut self.is_reported) {
-            tracing::info!("the store of budgets answers again");
+            tracing::info!("the store of budgets responds again");
         }
         true
     }
@@ -279,11 +279,11 @@ impl Claims {
         if !is_in_contact && !std::mem::replace(&mut self.is_reported, true) {
             let endpoint = &self.settings.endpoints[self.tried];
             let treatment = self.settings.claims.on_failure.name();
-            tracing::warn!(%endpoint, %error, on_failure = treatment, "the store of budgets does not answer");
+            tracing::warn!(%endpoint, %error, on_failure = treatment, "the store of budgets does not respond");
         }
     }
 
-    /// Carries requests to the store, and its answers back. `looks`: with what other gateways lack.
+    /// Carries requests to the store, and its replies back. `looks`: with what other gateways lack.
     fn call(&mut self, requests: &[ClaimRequest], looks: bool) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -296,9 +296,9 @@ impl Claims {
         script::claim(&mut command, &connection.hash, prefix, &self.caller, (ttl_ms, looks), requests);
         let value = connection.call(&command)?;
         match read(&value, prefix, requests.len())? {
-            Reply::Claim { revision, answers, hungers } => {
+            Reply::Claim { revision, replies, hungers } => {
                 self.caller.revision = revision;
-                self.claimant.on_answers(requests, &answers, sent);
+                self.claimant.on_replies(requests, &replies, sent);
                 self.claimant.on_hungers(&hungers);
                 self.connection = Some(connection);
                 Ok(())

@@ -53,8 +53,8 @@ impl Rivalry {
         self.seen >= PROOF && !std::mem::replace(&mut self.is_proved, true)
     }
 
-    /// The store has answered. True: there is no rival any more.
-    pub(super) fn on_answer(&mut self, now: Time) -> bool {
+    /// The store has responded. True: there is no rival any more.
+    pub(super) fn on_reply(&mut self, now: Time) -> bool {
         let is_over = self.is_proved && now.since(self.opened) >= UNDISPUTED;
         if is_over {
             (self.is_proved, self.seen) = (false, 0);
@@ -95,8 +95,8 @@ mod tests {
         let proofs: Vec<bool> = (1..5).map(|second| rivalry.on_superseded(at(second))).collect();
         assert_eq!(proofs, [false, false, true, false]);
         rivalry.on_open("b", at(70));
-        assert!(!rivalry.on_answer(at(71)) && rivalry.is_proved());
-        assert!(rivalry.on_answer(at(75)) && !rivalry.is_proved());
+        assert!(!rivalry.on_reply(at(71)) && rivalry.is_proved());
+        assert!(rivalry.on_reply(at(75)) && !rivalry.is_proved());
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
                 }
                 match &mine[index] {
                     Some(own) if *own == session => {
-                        both[index].on_answer(now);
+                        both[index].on_reply(now);
                     }
                     Some(_) => {
                         let _ = both[index].on_superseded(now);

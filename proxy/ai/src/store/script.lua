@@ -76,7 +76,7 @@ local function claim(key, at)
     held = math.min(held, most)
   end
   local noted = math.max(held, used)
-  -- All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the answer it may
+  -- All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the reply it may
   -- spend what is noted.
   local allowed = math.max(math.min(noted, most), used)
   local rest = math.max(limit - elsewhere - noted, 0)
@@ -98,9 +98,9 @@ local function claim(key, at)
   return text(allowed) .. ' ' .. text(rest) .. ' ' .. text(idle_elsewhere) .. ' ' .. text(used_elsewhere)
 end
 
-local answers, hungers = {}, {}
+local replies, hungers = {}, {}
 for index = 4, #KEYS do
-  answers[#answers + 1] = claim(KEYS[index], 8 + (index - 4) * 7)
+  replies[#replies + 1] = claim(KEYS[index], 8 + (index - 4) * 7)
 end
 -- Once in a look of each gateway: the server reads no more than HUNGERS_MAX entries, and not for each call.
 local all = ARGV[7] == '1' and redis.call('HGETALL', KEYS[2]) or {}
@@ -113,4 +113,4 @@ for index = 1, #all, 2 do
     hungers[#hungers + 1] = need .. ' ' .. key
   end
 end
-return {'claim', text(revision + 1), answers, hungers}
+return {'claim', text(revision + 1), replies, hungers}

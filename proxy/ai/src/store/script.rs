@@ -2,7 +2,7 @@
 //! [`weir_spend::shared::model`].
 
 use weir_resp::{Value, encode};
-use weir_spend::shared::{ClaimAnswer, ClaimRequest, Hunger, Item};
+use weir_spend::shared::{ClaimReply, ClaimRequest, Hunger, Item};
 
 /// The text of the script.
 pub const SCRIPT: &str = include_str!("script.lua");
@@ -37,12 +37,12 @@ pub enum Reply {
         /// Their revision.
         revision: u64,
     },
-    /// The answers.
+    /// The replies.
     Claim {
         /// The revision.
         revision: u64,
         /// One for each request, in their order.
-        answers: Vec<ClaimAnswer>,
+        replies: Vec<ClaimReply>,
         /// Needs of other gateways, if the call looks for them.
         hungers: Vec<Hunger>,
     },
@@ -111,14 +111,14 @@ pub fn read(value: &Value, prefix: &str, requests: usize) -> Result<Reply, Malfo
         ("open", [epoch, revision]) => {
             Ok(Reply::Open { epoch: text(epoch)?.to_owned(), revision: number(text(revision)?)? })
         }
-        ("claim", [revision, answers, hungers]) => {
-            let answers = texts(answers)?.iter().map(|text| answer(text)).collect::<Result<Vec<_>, _>>()?;
-            if answers.len() != requests {
+        ("claim", [revision, replies, hungers]) => {
+            let replies = texts(replies)?.iter().map(|text| reply(text)).collect::<Result<Vec<_>, _>>()?;
+            if replies.len() != requests {
                 return Err(Malformed);
             }
             // A key that is no item is that of a newer version.
             let hungers = texts(hungers)?.iter().filter_map(|text| hunger(text, prefix)).collect();
-            Ok(Reply::Claim { revision: number(text(revision)?)?, answers, hungers })
+            Ok(Reply::Claim { revision: number(text(revision)?)?, replies, hungers })
         }
         ("stale", []) => Ok(Reply::Stale),
         ("superseded", [by]) => Ok(Reply::Superseded { by: text(by)?.to_owned() }),
@@ -134,11 +134,11 @@ fn number(text: &str) -> Result<u64, Malformed> {
     text.parse().map_err(|_| Malformed)
 }
 
-fn answer(text: &str) -> Result<ClaimAnswer, Malformed> {
+fn reply(text: &str) -> Result<ClaimReply, Malformed> {
     let mut numbers = text.split(' ').map(number);
     let mut next = || numbers.next().ok_or(Malformed)?;
     let (allowed, rest, idle_elsewhere, used_elsewhere) = (next()?, next()?, next()?, next()?);
-    Ok(ClaimAnswer { allowed, rest, idle_elsewhere, used_elsewhere })
+    Ok(ClaimReply { allowed, rest, idle_elsewhere, used_elsewhere })
 }
 
 fn hunger(text: &str, prefix: &str) -> Option<Hunger> {
@@ -209,10 +209,10 @@ mod tests {
         assert_eq!(read(&array(&["open", "e", "3"]), "p:", 0), Ok(Reply::Open { epoch: "e".to_owned(), revision: 3 }));
         let hungers = [format!("5 p:{}", item().name()), "5 q:other".to_owned()];
         let hungers: Vec<&str> = hungers.iter().map(String::as_str).collect();
-        let claim = |answers: &[&str]| Value::Array(vec![bulk("claim"), bulk("4"), array(answers), array(&hungers)]);
-        let answer = ClaimAnswer { allowed: 1, rest: 2, idle_elsewhere: 3, used_elsewhere: 4 };
+        let claim = |replies: &[&str]| Value::Array(vec![bulk("claim"), bulk("4"), array(replies), array(&hungers)]);
+        let claimed = ClaimReply { allowed: 1, rest: 2, idle_elsewhere: 3, used_elsewhere: 4 };
         let reply =
-            Reply::Claim { revision: 4, answers: vec![answer], hungers: vec![Hunger { item: item(), need: 5 }] };
+            Reply::Claim { revision: 4, replies: vec![claimed], hungers: vec![Hunger { item: item(), need: 5 }] };
         assert_eq!(read(&claim(&["1 2 3 4"]), "p:", 1), Ok(reply));
         for bad in [claim(&[]), claim(&["1 2 3"]), claim(&["1 2 3 x"]), Value::Null, array(&[]), array(&["open"])] {
             assert_eq!(read(&bad, "p:", 1), Err(Malformed), "{bad:?}");

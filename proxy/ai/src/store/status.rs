@@ -39,12 +39,12 @@ impl StoreStatus {
         self.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The store has answered of late.
+    /// The store has responded of late.
     pub fn is_in_contact(&self) -> bool {
         self.is_in_contact.load(Ordering::Relaxed)
     }
 
-    /// When it last answered; before the first answer, [`Time::ZERO`].
+    /// When it last responded; before the first reply, [`Time::ZERO`].
     pub fn contact(&self) -> Time {
         Time::from_nanos(self.contact_nanos.load(Ordering::Relaxed))
     }

@@ -40,8 +40,8 @@ fn globs(names: &[&str]) -> Vec<Glob> {
 }
 
 #[test]
-fn each_prompt_of_a_completion_reserves_an_answer_and_each_token_counts() {
-    // 100 tokens are reserved for an answer, and one for three bytes of a prompt.
+fn each_prompt_of_a_completion_reserves_its_output_and_each_token_counts() {
+    // 100 tokens are reserved for the output of each prompt, and one for three bytes of a prompt.
     for (path, body, fits) in [
         ("/v1/completions", r#"{"model":"m","prompt":["a","b","c"]}"#.to_owned(), 305),
         ("/v1/completions", r#"{"model":"m","prompt":[[1,2],[3]]}"#.to_owned(), 204),

@@ -20,7 +20,7 @@ use crate::{
     translation::{CHATS, MESSAGE, MESSAGES, parts},
 };
 
-/// A provider that answers each request after so long, on a thread that ends with the test program. A status of 200 names it.
+/// A provider that responds to each request after so long, on a thread that ends with the test program. A status of 200 names it.
 fn server(id: &'static str, status: u16, delay: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -66,7 +66,7 @@ fn served(gateway: &Gateway, body: &str) -> String {
 }
 
 #[test]
-fn the_target_that_answers_sooner_is_used_and_a_cache_that_is_warm_is_worth_more() {
+fn the_target_that_responds_sooner_is_used_and_a_cache_that_is_warm_is_worth_more() {
     let servers = [server("slow", 200, Duration::from_millis(500)), server("fast", 200, Duration::ZERO)];
     let gateway = gateway(Balance::Latency, Vec::new(), servers);
     // Keys of caches lead to both targets, which are measured so.

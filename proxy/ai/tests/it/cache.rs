@@ -139,7 +139,7 @@ fn a_hit_has_a_line_in_the_usage_log_and_charges_no_budget() {
     for _ in 0..3 {
         hit(&gateway, &post(CHATS, BODY));
     }
-    // 14 of 125 are used: 100 of an answer fit beside the prompt, and no more.
+    // 14 of 125 are used: 100 tokens of output fit beside the prompt, and no more.
     live(&gateway, &post(CHATS, &BODY.replace("hi", "ho")), &ok(REPLY));
     let mut client = gateway.client();
     client.send(&post(CHATS, &BODY.replace("hi", "he")));

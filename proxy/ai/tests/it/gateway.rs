@@ -173,7 +173,7 @@ pub fn refused(client: &mut Client, status: u16) -> (String, Value) {
     (head, body["error"].clone())
 }
 
-/// A price of one millionth per token of the prompt, and two per token of the answer.
+/// A price of one millionth per token of the prompt, and two per token of the output.
 pub fn prices(models: &str) -> Arc<PriceTable> {
     let price = weir_spend::prices::Price { input: 1_000_000, output: 2_000_000, ..Default::default() };
     let row = weir_spend::prices::PriceRow { models: Glob::new(models).expect("a pattern"), tier: None, price };

@@ -78,7 +78,7 @@ impl WindowControl {
         self.announce();
     }
 
-    /// The peer has answered the PING that measures a round trip.
+    /// The peer has acknowledged the PING that measures a round trip.
     pub(super) fn measured(&mut self) {
         if let Some(since) = self.measured_since.take() {
             self.windows.measured(turn::now().since(since));

@@ -217,8 +217,8 @@ fn a_stream_that_the_end_of_a_drain_cuts_is_not_blamed_on_its_client() {
     assert_eq!((count("broken"), count("aborted")), (1, 0));
 }
 
-/// A request and the status of its response, which the gateway gives.
-fn answered(gateway: &Gateway, request: &str, status: u16) {
+/// Sends a request, and checks the status of the response that the gateway gives.
+fn assert_response(gateway: &Gateway, request: &str, status: u16) {
     let mut client = gateway.client();
     client.send(request);
     let response = client.response();
@@ -231,7 +231,7 @@ const NEVER: &str = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
 fn a_handler_has_the_time_of_its_route() {
     let short = Some(Duration::from_millis(50));
     let (gateway, events) = handled(|action| action.request_timeout = short);
-    answered(&gateway, NEVER, 504);
+    assert_response(&gateway, NEVER, 504);
     assert_eq!(events.waits.iter().take(2).collect::<Vec<_>>(), [true, false]);
     // A stream has no more.
     let mut client = gateway.client();
@@ -241,12 +241,12 @@ fn a_handler_has_the_time_of_its_route() {
     gateway.rests();
     assert!(control.is_dropped.load(Ordering::SeqCst));
     // Nor has a body that does not come.
-    answered(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na", 408);
+    assert_response(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na", 408);
 
     let (gateway, _heard) = handled(|action| action.response_timeout = short);
-    answered(&gateway, NEVER, 504);
+    assert_response(&gateway, NEVER, 504);
     let (gateway, _heard) = handled(|action| action.body_idle_timeout = short);
-    answered(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na", 408);
+    assert_response(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na", 408);
     let (gateway, events) = handled(|action| action.response_idle_timeout = short);
     let mut client = gateway.client();
     client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -259,17 +259,17 @@ fn a_handler_has_the_time_of_its_route() {
 fn a_fault_is_injected_into_requests_of_a_handler() {
     let fault = Fault { delay: None, abort: Some((418, 1.0)), field: None };
     let (gateway, _heard) = handled(|action| action.fault = Some(Box::new(fault)));
-    answered(&gateway, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 418);
+    assert_response(&gateway, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 418);
 }
 
 #[test]
 fn the_body_limit_of_a_route_holds_for_its_handler() {
     let (gateway, _heard) = handled(|action| action.request_body_bytes_max = Some(4));
     let chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n";
-    answered(&gateway, &format!("POST / HTTP/1.1\r\nHost: a\r\n{chunked}"), 413);
+    assert_response(&gateway, &format!("POST / HTTP/1.1\r\nHost: a\r\n{chunked}"), 413);
     let denied = || gateway.counter("weir_http_denied_total", &[("listener", "test"), ("reason", "body_too_long")]);
     let before = denied();
-    answered(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde", 413);
+    assert_response(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde", 413);
     assert_eq!(denied() - before, 1);
 }
 
@@ -291,7 +291,7 @@ fn a_body_without_memory_for_it_is_shed() {
     let (setup, _heard) = setup(|_| {});
     let gateway = Gateway::start(Setup { buffered_bytes: 0, ..setup });
     // Bytes that have arrived stay buffered all the same.
-    answered(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhell", 503);
+    assert_response(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhell", 503);
     let shed = gateway.counter("weir_shed_total", &[("listener", "test"), ("reason", "body_no_room")]);
     assert_eq!(shed, 1);
 }

@@ -66,7 +66,7 @@ impl Http2Origin {
         self.0.0.send_bytes(&frame(kind, flags, stream, payload));
     }
 
-    /// The next frame that `is` one; SETTINGS and PING before it are answered, and it too if it is one.
+    /// The next frame that `is` one; SETTINGS and PING before it are acknowledged, and it too if it is one.
     pub fn until(&mut self, is: impl Fn(&Frame) -> bool) -> Frame {
         loop {
             let frame = Frame::read(&mut self.0.0);
@@ -112,22 +112,22 @@ impl Http2Client {
 
     /// All that comes on a stream, to its end.
     pub fn response(&mut self, stream: u8) -> Http2Response {
-        let mut answer = Http2Response::default();
+        let mut response = Http2Response::default();
         loop {
             let Frame { kind, flags, stream: number, payload } = self.frame();
             match kind {
-                DATA if number == stream => answer.body.extend(payload),
-                HEADERS if number == stream && answer.status == 0 => answer.status = status(&payload),
-                RESET if number == stream => return Http2Response { is_reset: true, ..answer },
+                DATA if number == stream => response.body.extend(payload),
+                HEADERS if number == stream && response.status == 0 => response.status = status(&payload),
+                RESET if number == stream => return Http2Response { is_reset: true, ..response },
                 _ => {}
             }
             if matches!(kind, DATA | HEADERS) && number == stream && flags & END_STREAM != 0 {
-                return answer;
+                return response;
             }
         }
     }
 
-    /// The next frame; SETTINGS and PING are answered.
+    /// The next frame; SETTINGS and PING are acknowledged.
     pub fn frame(&mut self) -> Frame {
         let next = Frame::read(&mut self.0.0);
         if next.is(SETTINGS) {

@@ -37,7 +37,7 @@ fn the_stages_of_a_request_are_timed() {
 }
 
 #[test]
-fn requests_that_come_together_are_answered_in_their_order_on_one_lane() {
+fn requests_that_come_together_get_their_responses_in_order_on_one_lane() {
     let gateway = Gateway::start(Setup::plain(|_| {}));
     let mut client = gateway.client();
     client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -94,7 +94,7 @@ fn compare(kind: Kind, seed: u64, ttl: u64, grace: u64) {
                 let value = connection.call(&command).expect("a reply");
                 let mut found = script::read(&value, PREFIX, requests.len()).expect("a reply of the script");
                 let mut expected = match store.claim(&caller_of(caller), how, &requests, now) {
-                    model::Reply::Answers { answers, hungers, revision } => Reply::Claim { revision, answers, hungers },
+                    model::Reply::Claims { replies, hungers, revision } => Reply::Claim { revision, replies, hungers },
                     model::Reply::Stale => Reply::Stale,
                     model::Reply::Superseded { by } => Reply::Superseded { by },
                 };

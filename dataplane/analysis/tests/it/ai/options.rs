@@ -22,7 +22,7 @@ fn a_chat_has_its_options_with_their_places() {
     let usage = stream_options.include_usage.expect("given");
     assert_eq!((stream_options.members, usage.value, of(usage.span, body)), (Some(2), false, "false".into()));
     assert_eq!(of(stream_options.span, body), r#"{"x":1,"include_usage":false}"#);
-    assert_eq!((options.output_tokens_max(), options.answers()), (Some(300), 2));
+    assert_eq!((options.output_tokens_max(), options.choices()), (Some(300), 2));
     let texts = [&options.user, &options.safety_identifier, &options.prompt_cache_key, &options.service_tier];
     assert_eq!(
         texts.map(|named| named.as_ref().map(|named| &*named.text)),
@@ -78,7 +78,7 @@ fn a_request_says_whether_the_model_is_to_reason() {
 #[test]
 fn other_endpoints_have_theirs() {
     let facts = valid(Endpoint::Completions, r#"{"model":"m","prompt":["a","b"],"n":2,"best_of":5,"max_tokens":7}"#);
-    assert_eq!((facts.messages_count, facts.options.answers(), facts.options.output_tokens_max()), (2, 5, Some(7)));
+    assert_eq!((facts.messages_count, facts.options.choices(), facts.options.output_tokens_max()), (2, 5, Some(7)));
     let facts = valid(Endpoint::Embeddings, r#"{"model":"m","input":[1,2,3],"encoding_format":"base64"}"#);
     assert_eq!((facts.messages_count, facts.messages.len()), (3, 7));
     let body =

@@ -101,7 +101,7 @@ fn texts_beside_the_messages_are_found() {
     let completion = r#"{"prompt":"a","suffix":"b"}"#;
     let wanted = ["\"a\"", "\"b\""].map(|text| (Role::User, 0, false, text.to_owned()));
     assert_eq!(texts(Endpoint::Completions, completion), wanted);
-    assert_eq!(valid(Endpoint::Completions, completion).answers(), 1, "a suffix is no prompt");
+    assert_eq!(valid(Endpoint::Completions, completion).choices(), 1, "a suffix is no prompt");
 }
 
 #[test]

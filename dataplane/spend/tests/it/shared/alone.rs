@@ -68,12 +68,11 @@ fn the_next_day_is_kept_until_it_begins_with_the_shortest_time_of_claims() {
         if is_cut {
             gateway.claimant.on_failure(&requests, time(second * 1_000));
         } else {
-            let Reply::Answers { answers, .. } =
-                store.claim(&caller(&epoch), (30_000, true), &requests, second * 1_000)
+            let Reply::Claims { replies, .. } = store.claim(&caller(&epoch), (30_000, true), &requests, second * 1_000)
             else {
                 panic!()
             };
-            gateway.claimant.on_answers(&requests, &answers, time(second * 1_000));
+            gateway.claimant.on_replies(&requests, &replies, time(second * 1_000));
             gateway.claimant.on_round(time(second * 1_000));
         }
         (gateway.account.position().claim(Measure::DayTokens).next, store.claimed(&next, second * 1_000))
@@ -98,10 +97,10 @@ fn the_next_day_is_claimed_before_it_begins() {
         let requests = gateway.claimant.requests(time(now), unix);
         let caller = |epoch| Caller { gateway: "g", session: "s", epoch, revision: 0 };
         let epoch = store.open(&caller(""), false, "", 0, now).epoch;
-        let Reply::Answers { answers, .. } = store.claim(&caller(&epoch), (ms(TTL), true), &requests, now) else {
+        let Reply::Claims { replies, .. } = store.claim(&caller(&epoch), (ms(TTL), true), &requests, now) else {
             panic!()
         };
-        gateway.claimant.on_answers(&requests, &answers, time(now));
+        gateway.claimant.on_replies(&requests, &replies, time(now));
         gateway.claimant.on_round(time(now));
         requests.len()
     };
@@ -113,7 +112,7 @@ fn the_next_day_is_claimed_before_it_begins() {
     assert_eq!(look(&mut gateway, 2_000, end - 30), 1, "the next one");
     let first = today(&mut gateway, DAY).expect("the day goes on");
     let second = today(&mut gateway, DAY + 1).expect("the next day has begun with its claim");
-    // A day that was not claimed for waits for an answer.
+    // A day that was not claimed for waits for a reply.
     assert_eq!(today(&mut gateway, DAY + 3).map(|_| ()), Err(Exhausted::Store));
     assert_eq!(look(&mut gateway, 3_000, end + 2 * 86_400), 1);
     let third = today(&mut gateway, DAY + 3).expect("it is claimed");

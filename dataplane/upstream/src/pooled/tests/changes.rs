@@ -170,7 +170,7 @@ fn endpoints_take_turns_with_one_client_at_a_time() {
     assert_eq!((served, crew.logins(), other.with(|now| now.logins)), ([50, 50], 1, 1));
 }
 
-/// Idle connections that all need a check before they serve, at a server that does not answer it.
+/// Idle connections that all need a check before they serve, at a server that does not respond to it.
 fn silent(upkeep_timeout: Duration) -> Crew {
     let settings = PooledSettings { server_check_delay: Duration::ZERO, upkeep_timeout, ..pool_of(8) };
     let crew = Crew::new(1, settings);
@@ -183,7 +183,7 @@ fn silent(upkeep_timeout: Duration) -> Crew {
 }
 
 #[test]
-fn one_check_without_an_answer_is_enough_for_all_idle_connections() {
+fn one_check_without_a_response_is_enough_for_all_idle_connections() {
     let limit = Duration::from_millis(400);
     let crew = silent(limit);
     let begun = Instant::now();

@@ -32,7 +32,7 @@ pub(super) struct Behaviour {
     /// It accepts and closes.
     pub(super) is_down: bool,
     pub(super) fails_resets: bool,
-    /// Checks get no answer.
+    /// Checks get no response.
     pub(super) ignores_checks: bool,
     /// Connections so far.
     pub(super) accepted: u32,

@@ -140,9 +140,9 @@ impl Gateway {
                         Message::Client(socket, number) => {
                             weir_engine::spawn(service.clone().serve(arrival(&core, socket, number))).detach();
                         }
-                        Message::Rest(answer) => {
+                        Message::Rest(sender) => {
                             let open = service.sessions().open_count();
-                            let _ = answer.send((core.flight.in_use(), core.bytes.in_use(), open));
+                            let _ = sender.send((core.flight.in_use(), core.bytes.in_use(), open));
                         }
                         Message::Cut => drop(service.sessions().cut()),
                         Message::CompletionStatus => return,
@@ -197,9 +197,9 @@ impl Gateway {
 
     /// Exchanges in flight, buffered bytes and open sessions.
     pub fn held(&self) -> (u64, u64, usize) {
-        let (ask, answer) = mpsc::channel();
-        self.messages.send(Message::Rest(ask));
-        answer.recv_timeout(PATIENCE).expect("the worker answers")
+        let (sender, receiver) = mpsc::channel();
+        self.messages.send(Message::Rest(sender));
+        receiver.recv_timeout(PATIENCE).expect("the worker responds")
     }
 
     /// Waits until the worker holds nothing of any exchange, and no more of them have panicked than were to.
