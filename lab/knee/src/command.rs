@@ -86,7 +86,7 @@ const SAMPLES_MARGIN: f64 = 1.2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Generator towards a sink that answers nothing: the generator's own ceiling.
+    /// Generator towards a sink that never responds: the generator's own ceiling.
     NullSink,
     /// Generator towards the origin, no gateway: the direct ceiling.
     Direct,
@@ -111,7 +111,7 @@ pub enum Purpose {
 /// The measurements of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// The command that it answers.
+    /// The command that it carries out.
     pub run: Run,
     /// The facts.
     pub trial: Trial,

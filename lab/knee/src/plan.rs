@@ -61,7 +61,7 @@ pub struct Shape {
 /// One measured capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Run that found it; cited in the answer.
+    /// Run that found it; cited in the plan.
     pub run_id: String,
     /// Age of the run, seconds.
     pub age_s: u64,
@@ -126,12 +126,12 @@ pub struct Demand {
 pub const HEADROOM_DEFAULT: f64 = 0.30;
 /// Instances that may be down unless the user says otherwise.
 pub const FAILOVER_DEFAULT: u32 = 1;
-/// Age beyond which the answer warns. 30 days: kernel, configuration or build have probably changed.
+/// Age beyond which the plan warns. 30 days: kernel, configuration or build have probably changed.
 pub const AGE_S_MAX: u64 = 30 * 24 * 3600;
-/// Most instances that an answer may name; more is a mistake in the units.
+/// Most instances that a plan may name; more is a mistake in the units.
 pub const INSTANCES_MAX: u64 = 1_000_000;
 
-/// The answer for one dimension.
+/// The need in one dimension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Need {
     /// Which resource.
@@ -154,7 +154,7 @@ pub struct Need {
     pub age_s: u64,
 }
 
-/// The answer.
+/// The plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Instances, failover included.

@@ -54,7 +54,7 @@ impl Default for SearchOptions {
 }
 
 /// The clean-knee search. Call `next(None)` once, then `next(Some(observation))` for every trial that was run, until it
-/// answers [`Command::Done`].
+/// returns [`Command::Done`].
 #[derive(Clone, Debug)]
 pub struct Search {
     options: SearchOptions,
@@ -190,7 +190,7 @@ impl Search {
                 let (rate, repeat) = (ladder.rate, ladder.repeat());
                 self.run(Rate::Offered(rate), false, repeat, Purpose::Overload)
             }
-            Stage::StepUp | Stage::Done(_) => unreachable!("left, or answered, before a trial is asked for"),
+            Stage::StepUp | Stage::Done(_) => unreachable!("left before a trial is requested"),
         }
     }
 

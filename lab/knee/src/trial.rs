@@ -12,7 +12,7 @@ pub enum Backend {
     /// A fixed-reply origin of the lab: it must not be the limit, so its CPU is a validity check.
     #[default]
     Synthetic,
-    /// A real database or application: its limit is a legitimate answer.
+    /// A real database or application: its limit is a legitimate result.
     Real,
 }
 
@@ -26,10 +26,10 @@ pub struct Trial {
     pub window_s: f64,
     /// Requests that the schedule intended inside the window (a saturating run: requests sent).
     pub intended: u64,
-    /// Intended requests that were answered correctly, late ones included.
+    /// Intended requests that got the right reply, late ones included.
     pub completed: u64,
     /// Right replies per second that came within the window, whenever they were intended; `None`: not known, and
-    /// `completed` stands for it. Under overload the two differ: what was intended early is answered late.
+    /// `completed` stands for it. Under overload the two differ: what was intended early gets its reply late.
     pub answered_rate: Option<f64>,
     /// Sent and received by the generator within the window, all of the protocol.
     pub wire_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Trial {
     pub skipped_backlog: u64,
     /// Never sent because the generator itself was behind.
     pub skipped_generator: u64,
-    /// Refused by the gateway with the protocol's overload answer.
+    /// Refused by the gateway with the protocol's overload reply.
     pub shed: u64,
     /// Failures by class.
     pub errors: Errors,

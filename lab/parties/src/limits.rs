@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_answers() {
+    fn the_machine_has_limits() {
         assert!(ephemeral_ports().expect("a range") > 1_000);
         let own = Descriptors::of(std::process::id()).expect("this process");
         let file = std::fs::File::open("/proc/self/status").expect("a file");

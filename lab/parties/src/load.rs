@@ -11,7 +11,7 @@
 //! | `{shards}` | its threads |
 //! | `{seconds}` | the length of a run, or |
 //! | `{requests}` | how many requests it has |
-//! | `{payload}` | bytes of a value, or of the body of an answer |
+//! | `{payload}` | bytes of a value, or of the body of a response |
 //! | `{path}`, `{name}` | target of an HTTP request, and its host |
 //! | `{command}`, `{keys}` | which command of a mix, and how many keys there are |
 //! | `{user}`, `{database}` | the login of PostgreSQL |
@@ -137,7 +137,7 @@ pub struct Run<'a> {
     pub shards: u32,
     /// How long it takes.
     pub length: Length,
-    /// Bytes of a value, or of the body of an answer.
+    /// Bytes of a value, or of the body of a response.
     pub payload: usize,
     /// The target of a request of HTTP.
     pub path: &'a str,

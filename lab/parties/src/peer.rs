@@ -122,7 +122,7 @@ pub struct Peer {
     /// Arguments with which it tells its version; empty: it cannot.
     #[serde(default)]
     pub version: Vec<String>,
-    /// It may answer a request by itself, so that what stands behind counts fewer.
+    /// It may respond to a request by itself, so that what stands behind counts fewer.
     #[serde(default)]
     pub answers_itself: bool,
     /// Header lines that every request of HTTP to it must have: for gateways that are configured so.

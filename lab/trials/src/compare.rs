@@ -203,7 +203,7 @@ impl Runs<'_> {
         Ok(row)
     }
 
-    /// The checks before the runs of a load program: that every arm answers, with the keys of the load, and how
+    /// The checks before the runs of a load program: that every arm responds, with the keys of the load, and how
     /// long its runs are.
     fn prepare(&mut self, scenario: &Scenario, phase: &Phase, row: &mut Row) -> Result<Option<Length>> {
         let Some(program) = self.request.load.as_ref() else { return Ok(None) };

@@ -241,10 +241,10 @@ impl<'a> Program<'a> {
         let after = fleet.stage.count()?;
         let answers_itself = subject.gateway.is_some_and(|gateway| gateway.answers_itself);
         if let (Some(before), Some(after), false) = (before, after, answers_itself) {
-            let (answered, completed) = (after.saturating_sub(before), figures.completed);
+            let (seen, completed) = (after.saturating_sub(before), figures.completed);
             ensure!(
-                answered >= completed,
-                "the server behind responded to {answered} requests, and {} counted {completed} replies",
+                seen >= completed,
+                "the server behind responded to {seen} requests, and {} counted {completed} replies",
                 self.load.name
             );
         }

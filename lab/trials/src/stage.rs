@@ -215,7 +215,7 @@ impl Stage {
         self.folder.path()
     }
 
-    /// Requests that all behind the gateways have answered so far; `None`: they cannot tell.
+    /// Requests that all behind the gateways have replied to so far; `None`: they cannot tell.
     pub(crate) fn count(&self) -> Result<Option<u64>> {
         let Some(count) = self.protocol.count() else { return Ok(None) };
         // An origin with several cores reports only the counter of the core that accepted the connection, and the number of
@@ -258,7 +258,7 @@ pub(crate) fn front_of(gateway: &Running) -> Address {
     loopback(gateway.port)
 }
 
-/// How long a server may take to tell how many requests it has answered.
+/// How long a server may take to tell how many requests it has replied to.
 const COUNT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Counter of one server; `None`: it has none.
@@ -267,24 +267,24 @@ fn query_count(address: &Address, count: &Count) -> Result<Option<u64>> {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(COUNT_LIMIT))?;
-            answer(stream, count)
+            read_count(stream, count)
         }
         _ => {
             let stream = TcpStream::connect(address.to_string())?;
             stream.set_read_timeout(Some(COUNT_LIMIT))?;
-            answer(stream, count)
+            read_count(stream, count)
         }
     }
 }
 
-fn answer(mut stream: impl Read + Write, count: &Count) -> Result<Option<u64>> {
+fn read_count(mut stream: impl Read + Write, count: &Count) -> Result<Option<u64>> {
     stream.write_all(count.question)?;
-    let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
+    let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
     loop {
         // One that says nothing cannot tell.
         let Ok(length) = stream.read(&mut chunk) else { return Ok(None) };
-        answer.extend_from_slice(&chunk[..length]);
-        let found = (count.read)(&answer);
+        reply.extend_from_slice(&chunk[..length]);
+        let found = (count.read)(&reply);
         if found.is_some() || length == 0 {
             return Ok(found);
         }

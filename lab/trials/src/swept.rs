@@ -107,7 +107,7 @@ pub struct Rung {
 pub struct Figures {
     /// Completed correctly per second.
     pub rate: f64,
-    /// Refused with the overload answer, failed, and skipped.
+    /// Refused with the overload reply, failed, and skipped.
     pub refused: u64,
     /// See `refused`.
     pub errors: u64,

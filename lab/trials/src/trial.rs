@@ -100,14 +100,14 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
     trial.answered_rate = answered_rate(&rates, phase.warmup, phase.duration);
     fill(&mut trial, &watched, subject)?;
     trial.parties.refused = most_refused(&record);
-    let answered = trial.completed_rate() * trial.window_s;
-    charge(&mut record.resources, &watched, answered);
+    let completed = trial.completed_rate() * trial.window_s;
+    charge(&mut record.resources, &watched, completed);
     Ok(TrialOutcome { trial, record, course })
 }
 
 /// Adds the resources that each party used in the window to the record. For the generator the record has more exact figures.
-pub(crate) fn charge(resources: &mut Resources, watched: &WindowUsage, answered: f64) {
-    let each = |used: f64| (answered > 0.0).then(|| used / answered);
+pub(crate) fn charge(resources: &mut Resources, watched: &WindowUsage, completed: f64) {
+    let each = |used: f64| (completed > 0.0).then(|| used / completed);
     for party in [Party::Gateway, Party::Origin] {
         let Some(used) = watched.parties.get(&party) else { continue };
         let cost = record::Party {
@@ -159,9 +159,9 @@ pub(crate) fn fill(trial: &mut Trial, watched: &WindowUsage, subject: &Subject<'
         trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads).map(of_budget);
         trial.host.throttled_periods = gateway.throttled.unwrap_or(0);
         trial.host.is_quota = share.is_some();
-        let answered = trial.completed_rate() * trial.window_s;
+        let completed = trial.completed_rate() * trial.window_s;
         trial.parties.gateway_cpu_us_per_req =
-            gateway.cpu_s.filter(|_| answered > 0.0).map(|seconds| seconds * 1e6 / answered);
+            gateway.cpu_s.filter(|_| completed > 0.0).map(|seconds| seconds * 1e6 / completed);
     }
     trial.parties.generator_wait = watched.parties.get(&Party::Generator).map(|generator| generator.wait);
     trial.parties.origin_core_busiest = watched.parties.get(&Party::Origin).map(busiest);

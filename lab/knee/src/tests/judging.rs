@@ -178,7 +178,7 @@ fn a_ceiling_may_exhaust_the_generator_but_not_the_box() {
     assert_eq!(judge_ceiling(&busy, &rules, true), Verdict::Clean);
     busy.integrity.checked = 0;
     assert_eq!(judge_ceiling(&busy, &rules, true).to_string(), "invalid: unchecked");
-    assert_eq!(judge_ceiling(&busy, &rules, false), Verdict::Clean, "a null sink answers nothing");
+    assert_eq!(judge_ceiling(&busy, &rules, false), Verdict::Clean, "a null sink never responds");
     busy.resources.sockets_established = 1;
     assert_eq!(judge_ceiling(&busy, &rules, false).to_string(), "invalid: connections");
     let idle = Trial { completed: 0, ..trial() };

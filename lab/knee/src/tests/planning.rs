@@ -138,11 +138,11 @@ fn warnings_name_the_limits_of_the_figure() {
     row.age_s = 40 * 24 * 3_600;
     row.figure = Figure::CleanKnee { capacity: 550_000.0, is_at_ceiling: true, is_quota_shaped: true };
     let options = Demand { failover: 0, ..demand(&[(Dimension::Requests, 100.0)]) };
-    let answer = plan(&options, &[row]).unwrap();
+    let made = plan(&options, &[row]).unwrap();
     let own = [Warning::Old, Warning::QuotaShaped, Warning::AtCeiling, Warning::NoFailover];
-    assert_eq!(answer.warnings[..4], own);
-    assert_eq!(answer.warnings.len(), 11);
-    assert_eq!(answer.instances, 1);
+    assert_eq!(made.warnings[..4], own);
+    assert_eq!(made.warnings.len(), 11);
+    assert_eq!(made.instances, 1);
     let plain = plan(&demand(&[(Dimension::Requests, 100.0)]), &[measured("r1", Dimension::Requests, 1e3)]).unwrap();
     assert!(own.iter().all(|warning| !plain.warnings.contains(warning)));
 }

@@ -14,7 +14,7 @@ const ANY: &str = "_";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
-    /// Requests that were answered without an error.
+    /// Requests that got a reply without an error.
     pub completed: String,
     /// Requests per second.
     pub rate: String,
@@ -33,7 +33,7 @@ pub struct Output {
 /// The figures of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadFigures {
-    /// Requests that were answered without an error, at least one.
+    /// Requests that got a reply without an error, at least one.
     pub completed: u64,
     /// Requests per second.
     pub rate: f64,

@@ -13,7 +13,7 @@ struct Variant {
     /// The line of the configuration behind which `more` stands.
     behind: &'static str,
     more: &'static str,
-    /// It may answer by itself: see [`Peer::answers_itself`].
+    /// It may respond by itself: see [`Peer::answers_itself`].
     answers_itself: bool,
 }
 
