@@ -31,15 +31,22 @@ fn the_server_itself_mixes_nothing_up() {
     assert!(report.acts.len() >= 25 && report.acts.values().sum::<u64>() > 1000, "{report}");
 }
 
-/// In transaction mode PgBouncer keeps no state of its clients: the torture finds rows of others, and state of others.
+/// In transaction mode PgBouncer keeps no state of its clients: the torture finds rows of others, and state of others. A round in
+/// which the first leaks end nearly every life early may lack a kind, so up to five rounds count together, each with new
+/// connections to the server.
 #[test]
 fn a_pool_that_leaks_is_found_out() {
     let server = server();
-    let peer = Pgbouncer::trusting(&server, PoolMode::Transaction, 5);
-    let report = torture(peer.address.tcp().port(), 30, Duration::from_secs(6));
-    for kind in [Kind::ForeignState, Kind::ForeignRow, Kind::LostState] {
-        assert!(report.count(kind) > 0, "{kind:?}: {report}");
+    let mut missing = vec![Kind::ForeignState, Kind::ForeignRow, Kind::LostState];
+    for _ in 0..5 {
+        let peer = Pgbouncer::trusting(&server, PoolMode::Transaction, 5);
+        let report = torture(peer.address.tcp().port(), 30, Duration::from_secs(6));
+        missing.retain(|kind| report.count(*kind) == 0);
+        if missing.is_empty() {
+            return;
+        }
     }
+    panic!("not found in five rounds: {missing:?}");
 }
 
 /// Weir with few connections for many clients, on two workers.
