@@ -79,7 +79,7 @@ impl Metrics {
             let (age, revision) = ages.entry(name.clone()).or_insert_with(|| {
                 (self.core.gauge(&catalog::FLAGS_POLL_AGE, &labels), self.core.gauge(&catalog::FLAGS_REVISION, &labels))
             });
-            age.set(now.saturating_sub(polled).as_secs() as i64);
+            age.set_duration(now.saturating_sub(polled));
             revision.set(view.environments.get(&name).map_or(0, |one| one.snapshot.revision() as i64));
         }
     }

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Slot;
 
@@ -90,6 +91,12 @@ impl Gauge {
         self.set((ratio.clamp(0.0, 1.0) * 1e6) as i64);
     }
 
+    /// Sets a duration, for families in seconds. One of more than 292 years is cut.
+    #[inline]
+    pub fn set_duration(&self, duration: Duration) {
+        self.set(nanoseconds(duration));
+    }
+
     /// Counts one up now and down when the guard is dropped.
     #[must_use = "the guard counts down when it is dropped"]
     pub fn guard(&self) -> GaugeGuard {
@@ -154,6 +161,11 @@ impl SharedGauge {
         self.0.cell().store(value.cast_unsigned(), Ordering::Relaxed);
     }
 
+    /// Sets a duration, for families in seconds. One of more than 292 years is cut.
+    pub fn set_duration(&self, duration: Duration) {
+        self.set(nanoseconds(duration));
+    }
+
     /// Adds `n`, which may be negative.
     pub fn add(&self, n: i64) {
         self.0.cell().fetch_add(n.cast_unsigned(), Ordering::Relaxed);
@@ -164,4 +176,9 @@ impl SharedGauge {
     pub fn value(&self) -> i64 {
         self.0.cell().load(Ordering::Relaxed).cast_signed()
     }
+}
+
+/// The cell units of families in seconds.
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

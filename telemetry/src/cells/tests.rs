@@ -1,9 +1,10 @@
 use super::*;
 use crate::catalog::{
-    ACCEPT_ERRORS, BREAKER_STATE, CONNECTIONS_OPEN, ENDPOINT_UP, REQUEST_DURATION, REQUESTS_TOTAL, SHED,
-    WORKER_BUSY_RATIO, WORKER_CONNECTIONS,
+    ACCEPT_ERRORS, AI_STORE_CONTACT_AGE, BREAKER_STATE, CONNECTIONS_OPEN, ENDPOINT_UP, FLAGS_POLL_AGE,
+    REQUEST_DURATION, REQUESTS_TOTAL, SHED, WORKER_BUSY_RATIO, WORKER_CONNECTIONS,
 };
 use std::thread;
+use std::time::Duration;
 
 use weir_base::limits::METRIC_LABEL_SETS_MAX;
 
@@ -66,6 +67,21 @@ fn a_reader_sees_a_counter_that_only_grows_while_it_is_written() {
     }
     thread.join().unwrap();
     assert_eq!(last, 300_000);
+}
+
+#[test]
+fn durations_are_shown_in_seconds() {
+    let registry = Registry::new();
+    let age = registry.core(0).gauge(&FLAGS_POLL_AGE, &["flags", "development"]);
+    age.set_duration(Duration::from_millis(1_500));
+    registry.shared().gauge(&AI_STORE_CONTACT_AGE, &[]).set_duration(Duration::from_secs(90));
+    let page = crate::prometheus::render(&registry.read());
+    for line in [
+        "weir_flags_poll_age_seconds{listener=\"flags\",environment=\"development\"} 1.5",
+        "weir_ai_store_contact_age_seconds 90",
+    ] {
+        assert!(page.lines().any(|one| one == line), "{line} is missing:\n{page}");
+    }
 }
 
 #[test]

@@ -138,9 +138,13 @@ fn polls_slow_down_while_the_server_fails_and_become_regular_again() {
     // Four failures make at least four intervals of a tenth less, counted from a poll that may be a moment ago.
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?} behind four failures", begun.elapsed());
     assert_eq!(names(&gateway), first);
+    let environment = [("environment", "development")];
+    gateway.wait_metric("weir_flags_poll_age_seconds", &environment, 3.0);
     origin.heal();
     origin.replace(&document(50, &["healed"]));
     until("the flags behind the failures", POLLS, || (names(&gateway) == ["healed"]).then_some(()));
+    let age = || gateway.metrics().sum_where("weir_flags_poll_age_seconds", &environment);
+    until("a young age of the flags", POLLS, || (age() < 3.0).then_some(()));
     gateway.finish();
 }
 

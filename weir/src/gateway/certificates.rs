@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use weir_admin::status::{CertificateState, CertificateStatus};
@@ -103,8 +103,7 @@ impl CertificateWatch {
     fn set(&mut self, registry: &Registry, earliest: &BTreeMap<Key, u64>) {
         let family = &catalog::TLS_CERTIFICATE_EXPIRY;
         for ((listener, certificate), expires_at) in earliest {
-            let nanos = i64::try_from(expires_at.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX);
-            registry.shared().gauge(family, &[listener, certificate]).set(nanos);
+            registry.shared().gauge(family, &[listener, certificate]).set_duration(Duration::from_secs(*expires_at));
         }
         let before = std::mem::replace(&mut self.published, earliest.keys().cloned().collect());
         for (listener, certificate) in before.difference(&self.published) {

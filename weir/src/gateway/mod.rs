@@ -445,7 +445,7 @@ impl Gateway {
 
     fn note_config_success(&self) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        self.registry.shared().gauge(&catalog::CONFIG_LAST_SUCCESS, &[]).set(now.as_nanos() as i64);
+        self.registry.shared().gauge(&catalog::CONFIG_LAST_SUCCESS, &[]).set_duration(now);
     }
 
     /// Where the process stands.

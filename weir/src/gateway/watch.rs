@@ -110,7 +110,7 @@ fn show_cache(cache: &weir_ai::ResponseCache, shared: &SharedMetrics) {
 /// The store of shared budgets.
 fn show_store(status: &weir_ai::store::StoreStatus, shared: &SharedMetrics) {
     shared.gauge(&catalog::AI_STORE_IN_CONTACT, &[]).set(status.is_in_contact().into());
-    shared.gauge(&catalog::AI_STORE_CONTACT_AGE, &[]).set(Time::now().since(status.contact()).as_secs() as i64);
+    shared.gauge(&catalog::AI_STORE_CONTACT_AGE, &[]).set_duration(Time::now().since(status.contact()));
     let tally = status.tally();
     let claims = [
         ("granted", tally.granted),
