@@ -51,9 +51,6 @@ pub const UPLOAD_BYTES_MAX: usize = 100 * 1024;
 /// Bytes of each body of several. Default 95 KiB, as Unleash Edge: a counted size may be wrong by a few.
 pub const UPLOAD_PART_BYTES: usize = 95 * 1024;
 
-/// Bodies in flight at once for one environment.
-pub const UPLOADS_MAX: usize = 16;
-
 /// The distance from now beyond which the time of a metric is moved to it: 24 hours. The hour of a sum is a part of its key, so clocks that are
 /// wrong would make a key each.
 pub const METRICS_SKEW_HOURS: i64 = 24;
