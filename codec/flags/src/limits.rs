@@ -14,7 +14,7 @@ pub const TOKENS_MAX: usize = 1_000;
 pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes of a body with metrics or an application, after its content coding. Default 1 MiB: edges send at most 100 KiB.
-pub const METRICS_BYTES_MAX: usize = 1024 * 1024;
+pub const METRICS_BODY_BYTES_MAX: usize = 1024 * 1024;
 
-const _: () = assert!(TOKEN_BYTES_MAX < CONTEXT_BYTES_MAX && CONTEXT_BYTES_MAX < METRICS_BYTES_MAX);
-const _: () = assert!(METRICS_BYTES_MAX < DOCUMENT_BYTES_MAX);
+const _: () = assert!(TOKEN_BYTES_MAX < CONTEXT_BYTES_MAX && CONTEXT_BYTES_MAX < METRICS_BODY_BYTES_MAX);
+const _: () = assert!(METRICS_BODY_BYTES_MAX < DOCUMENT_BYTES_MAX);

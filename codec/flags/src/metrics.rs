@@ -230,7 +230,7 @@ pub struct BulkMetrics {
 macro_rules! read {
     ($($document:ty),*) => {$(
         impl $document {
-            /// Reads a body of at most [`METRICS_BYTES_MAX`](crate::limits::METRICS_BYTES_MAX) bytes, which the caller bounds.
+            /// Reads a body of at most [`METRICS_BODY_BYTES_MAX`](crate::limits::METRICS_BODY_BYTES_MAX) bytes, which the caller bounds.
             ///
             /// # Errors
             /// It is no JSON, lacks a field, or a field has the wrong type.

@@ -34,7 +34,7 @@ impl fmt::Debug for FlagsHandler {
 
 impl Handler for FlagsHandler {
     fn body_bytes_max(&self) -> usize {
-        weir_flags_codec::limits::METRICS_BYTES_MAX
+        weir_flags_codec::limits::METRICS_BODY_BYTES_MAX
     }
 
     fn handle(self: Arc<Self>, request: HandlerRequest) -> Pin<Box<dyn Future<Output = HandlerResponse>>> {

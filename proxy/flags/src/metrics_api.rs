@@ -4,7 +4,7 @@ use std::{borrow::Cow, io::Read as _, sync::Arc};
 
 use weir_flags_codec::{
     DocumentError, Timestamp,
-    limits::METRICS_BYTES_MAX,
+    limits::METRICS_BODY_BYTES_MAX,
     metrics::{BulkMetrics, ClientApplication, ClientMetrics},
 };
 use weir_flags_session::{Token, TokenType};
@@ -33,9 +33,9 @@ fn plain_body(request: &HandlerRequest) -> Result<Cow<'_, [u8]>, WholeResponse> 
         return Err(reply::error(415, "the content coding is not gzip"));
     }
     let mut plain = Vec::new();
-    let mut decoder = flate2::read::GzDecoder::new(&*request.body).take(METRICS_BYTES_MAX as u64 + 1);
+    let mut decoder = flate2::read::GzDecoder::new(&*request.body).take(METRICS_BODY_BYTES_MAX as u64 + 1);
     decoder.read_to_end(&mut plain).map_err(|_| reply::error(400, "the body is no gzip"))?;
-    match plain.len() > METRICS_BYTES_MAX {
+    match plain.len() > METRICS_BODY_BYTES_MAX {
         true => Err(reply::error(413, "the body is too long")),
         false => Ok(Cow::Owned(plain)),
     }
