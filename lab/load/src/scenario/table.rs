@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 use weir_base::ByteSize;
+use weir_base::secret::Secret;
 
 use super::mistake::{Problems, Span};
+
+/// In front of the name of an environment variable.
+const FROM_ENVIRONMENT: &str = "env:";
 
 /// One table of the file. An absent table reads as an empty one.
 pub struct Table<'a> {
@@ -109,6 +113,31 @@ impl<'a> Node<'a> {
             self.wrong("is no text", "write it in double quotes");
         }
         text
+    }
+
+    /// A secret, or `env:` and the variable that holds it. `noun` names it in messages.
+    pub(crate) fn secret(&self, noun: &str) -> Option<Secret> {
+        self.secret_text(noun).map(Secret::from)
+    }
+
+    /// A secret of visible ASCII, which goes into requests as it stands.
+    pub(crate) fn visible_secret(&self, noun: &str) -> Option<Secret> {
+        let value = self.secret_text(noun)?;
+        if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.wrong(format!("has characters that no {noun} has"), "write visible characters without blanks");
+            return None;
+        }
+        Some(Secret::from(value))
+    }
+
+    fn secret_text(&self, noun: &str) -> Option<String> {
+        let text = self.text()?;
+        let Some(variable) = text.strip_prefix(FROM_ENVIRONMENT) else { return Some(text.to_owned()) };
+        let value = std::env::var(variable).ok();
+        if value.is_none() {
+            self.wrong(format!("is \"{text}\", and ${variable} is not set"), format!("set it, or write the {noun}"));
+        }
+        value
     }
 
     pub(crate) fn boolean(&self) -> Option<bool> {

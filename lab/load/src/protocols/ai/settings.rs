@@ -3,8 +3,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use weir_base::secret::Secret;
-
 use crate::scenario::read::or_default;
 use crate::scenario::table::{Node, Table};
 use crate::scenario::{Ai, AiWorkload};
@@ -19,8 +17,6 @@ const EVENTS: RangeInclusive<u32> = 1..=100_000;
 const WAITS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 /// Bytes of a name.
 const MODEL_BYTES_MAX: usize = 128;
-/// In front of the name of an environment variable.
-const FROM_ENVIRONMENT: &str = "env:";
 
 /// The section, or its defaults.
 pub(super) fn read(table: Table<'_>) -> Option<Ai> {
@@ -45,7 +41,7 @@ pub(super) fn read(table: Table<'_>) -> Option<Ai> {
     let gap = or_default(table.get("gap"), default.gap, |node| node.duration(WAITS));
     let tools = or_default(table.get("tools"), default.tools, |node| node.whole(TOOLS));
     let model = or_default(table.get("model"), default.model, model);
-    let key = or_default(table.get("key"), None, |node| key(node).map(Some));
+    let key = or_default(table.get("key"), None, |node| node.visible_secret("key").map(Some));
     table.finish();
     Some(Ai {
         workload: workload?,
@@ -70,23 +66,4 @@ fn model(node: &Node<'_>) -> Option<String> {
         return None;
     }
     Some(text.to_owned())
-}
-
-fn key(node: &Node<'_>) -> Option<Secret> {
-    let text = node.text()?;
-    let value = match text.strip_prefix(FROM_ENVIRONMENT) {
-        None => text.to_owned(),
-        Some(variable) => match std::env::var(variable) {
-            Ok(value) => value,
-            Err(_) => {
-                node.wrong(format!("is \"{text}\", and ${variable} is not set"), "set it, or write the key");
-                return None;
-            }
-        },
-    };
-    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        node.wrong("has characters that no key has", "write visible characters without blanks");
-        return None;
-    }
-    Some(Secret::from(value))
 }

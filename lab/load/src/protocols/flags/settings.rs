@@ -1,15 +1,11 @@
 //! `[flags]`: the requests, and the flags of the origin.
 
-use weir_base::secret::Secret;
 use weir_flagsets::DataSet;
 
 use crate::protocols::Common;
 use crate::scenario::read::or_default;
-use crate::scenario::table::{Node, Table};
+use crate::scenario::table::Table;
 use crate::scenario::{Flags, FlagsEndpoint};
-
-/// In front of the name of an environment variable.
-const FROM_ENVIRONMENT: &str = "env:";
 
 /// The section, or its defaults.
 pub(super) fn read(table: Table<'_>, common: &Common<'_>) -> Option<Flags> {
@@ -30,7 +26,7 @@ pub(super) fn read(table: Table<'_>, common: &Common<'_>) -> Option<Flags> {
     let has_users = or_default(table.get("context"), default.has_users, |node| node.choice(&contexts));
     let is_conditional = or_default(table.get("conditional"), default.is_conditional, |node| node.boolean());
     let is_gzip = or_default(table.get("gzip"), default.is_gzip, |node| node.boolean());
-    let token = or_default(table.get("token"), known.usual_token(), token);
+    let token = or_default(table.get("token"), known.usual_token(), |node| node.visible_secret("token"));
     if is_conditional == Some(true) {
         if is_posted == Some(true) {
             table.refuse("conditional", "is only for method = \"get\"", "remove it, or change the method");
@@ -50,24 +46,4 @@ pub(super) fn read(table: Table<'_>, common: &Common<'_>) -> Option<Flags> {
         is_gzip: is_gzip?,
         token: token?,
     })
-}
-
-/// Visible ASCII: it goes into the request as it stands.
-fn token(node: &Node<'_>) -> Option<Secret> {
-    let text = node.text()?;
-    let value = match text.strip_prefix(FROM_ENVIRONMENT) {
-        None => text.to_owned(),
-        Some(variable) => match std::env::var(variable) {
-            Ok(value) => value,
-            Err(_) => {
-                node.wrong(format!("is \"{text}\", and ${variable} is not set"), "set it, or write the token");
-                return None;
-            }
-        },
-    };
-    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        node.wrong("has characters that no token has", "write visible characters without blanks");
-        return None;
-    }
-    Some(Secret::from(value))
 }

@@ -1,7 +1,5 @@
 //! `[postgres]`: the login, and the form of the requests.
 
-use weir_base::secret::Secret;
-
 use super::tpcb::ACCOUNTS_PER_BRANCH;
 use crate::scenario::read::or_default;
 use crate::scenario::table::{Node, Table};
@@ -9,8 +7,6 @@ use crate::scenario::{Postgres, QueryForm, Script};
 
 /// Bytes of a name. Default 63: PostgreSQL cuts longer ones.
 const NAME_BYTES_MAX: usize = 63;
-/// In front of the name of an environment variable.
-const FROM_ENVIRONMENT: &str = "env:";
 
 /// The section, or its defaults.
 pub(super) fn read(table: Table<'_>) -> Option<Postgres> {
@@ -21,7 +17,7 @@ pub(super) fn read(table: Table<'_>) -> Option<Postgres> {
     let script = or_default(table.get("script"), default.script, |node| node.choice(&scripts));
     let user = or_default(table.get("user"), default.user, name);
     let database = or_default(table.get("database"), user.clone().unwrap_or_default(), name);
-    let password = or_default(table.get("password"), None, |node| password(node).map(Some));
+    let password = or_default(table.get("password"), None, |node| node.secret("password").map(Some));
     let accounts = or_default(table.get("accounts"), default.accounts, |node| {
         let accounts = node.whole(1..=i32::MAX as u32)?;
         if script == Some(Script::TpcbLike) && !accounts.is_multiple_of(ACCOUNTS_PER_BRANCH) {
@@ -49,16 +45,4 @@ fn name(node: &Node<'_>) -> Option<String> {
         return None;
     }
     Some(text.to_owned())
-}
-
-fn password(node: &Node<'_>) -> Option<Secret> {
-    let text = node.text()?;
-    let Some(variable) = text.strip_prefix(FROM_ENVIRONMENT) else { return Some(Secret::from(text)) };
-    match std::env::var(variable) {
-        Ok(password) => Some(Secret::from(password)),
-        Err(_) => {
-            node.wrong(format!("is \"{text}\", and ${variable} is not set"), "set it, or write the password");
-            None
-        }
-    }
 }
