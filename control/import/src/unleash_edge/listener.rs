@@ -92,6 +92,10 @@ fn proxies(options: &Options, more: &mut Table, config: &mut Config) {
             "trusted_hops: the number of proxies in front",
         ));
     }
+    if let Some(given) = options.last("proxy-trusted-servers") {
+        let why = "proxies are trusted by their number, not by their addresses";
+        config.notes.push(Note::new(&given.place, "--proxy-trusted-servers", why, "trusted_hops"));
+    }
 }
 
 fn cors(options: &Options, more: &mut Table) -> Result<(), Mistake> {
@@ -122,7 +126,9 @@ fn tls(options: &Options, more: &mut Table, config: &mut Config) -> Result<(), M
         };
         more.set(&format!("tls.{key}"), Value::text(&file.value));
     }
-    if let Some(given) = options.last("tls-enable") {
+    // A listener for redirects is the second one that the note names.
+    let place = options.last("redirect-http-to-https").or(options.last("tls-enable"));
+    if let Some(given) = place {
         let why = "Unleash Edge also listens in clear text beside TLS; only the listener with TLS is written";
         config.notes.push(Note::new(
             &given.place,

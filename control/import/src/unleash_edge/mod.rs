@@ -33,6 +33,10 @@ const WITHOUT_KEY: &[(&str, &str)] = &[
     ("edge-keepalive-timeout", "see idle_timeout of the listener"),
     ("instance-id", "Weir names each process itself"),
     ("hosting-type", "Weir sends no report of itself"),
+    ("client-id", "Weir sends no report of itself"),
+    ("hostname", "Weir sends no report of itself"),
+    ("ec2-instance-id", "Weir sends no report of itself"),
+    ("consumption", "Weir sends no report of itself"),
     ("delta-diff", "it is a diagnosis of Unleash Edge"),
     ("markdown-help", "see weir --help"),
 ];
@@ -50,6 +54,7 @@ const WITHOUT_COUNTERPART: &[(&str, &str, &str)] = &[
     ("redis-read-connection-timeout-milliseconds", "backups go to a directory, not to Redis", "backup_dir"),
     ("redis-write-connection-timeout-milliseconds", "backups go to a directory, not to Redis", "backup_dir"),
     ("s3-bucket-name", "backups go to a directory, not to S3", "backup_dir"),
+    ("s3-force-path-style", "backups go to a directory, not to S3", "backup_dir"),
     ("prometheus-remote-write-url", "Weir does not push metrics", "a scrape of /metrics of the admin address"),
     ("prometheus-push-interval", "Weir does not push metrics", ""),
     ("prometheus-username", "Weir does not push metrics", ""),
@@ -58,6 +63,15 @@ const WITHOUT_COUNTERPART: &[(&str, &str, &str)] = &[
     ("pkcs12-identity-file", "a client certificate is in PEM files", "openssl pkcs12 -in FILE -out client.pem"),
     ("pkcs12-passphrase", "a client certificate is in PEM files", ""),
     ("datadog-url", "Weir does not push metrics", ""),
+    ("otel-exporter-otlp-endpoint", "Weir does not push metrics", "a scrape of /metrics of the admin address"),
+    ("otel-exporter-otlp-protocol", "Weir does not push metrics", ""),
+    ("sentry-dsn", "Weir sends no errors to Sentry", "[telemetry] log_format, and the alerts of the admin address"),
+    ("sentry-tracing-rate", "Weir sends no errors to Sentry", ""),
+    ("sentry-debug", "Weir sends no errors to Sentry", ""),
+    ("sentry-enable-logs", "Weir sends no errors to Sentry", ""),
+    ("unleash-client-secret", "Weir does not request its tokens with a secret of the hosted service", "tokens"),
+    ("desired-environments", "Weir does not request its tokens with a secret of the hosted service", "tokens"),
+    ("desired-projects", "Weir does not request its tokens with a secret of the hosted service", "tokens"),
 ];
 
 /// Reads a command line with its environment.
@@ -223,5 +237,9 @@ fn notes(options: &Options, notes: &mut Vec<Note>) {
         if let Some(found) = options.last(option) {
             notes.push(Note::new(&found.place, format!("--{option}"), *why, nearest));
         }
+    }
+    for (option, place) in options.unread() {
+        let why = "it has no effect in this mode, or without another option";
+        notes.push(Note::new(&place, format!("--{option}"), why, ""));
     }
 }

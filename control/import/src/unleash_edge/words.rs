@@ -1,6 +1,7 @@
 //! Options by their long names, from words and variables.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::note::{Mistake, SourceLine};
@@ -25,6 +26,10 @@ const SWITCHES: &[&str] = &[
     "redis-secure",
     "markdown-help",
     "defer-token-validation",
+    "consumption",
+    "s3-force-path-style",
+    "sentry-debug",
+    "sentry-enable-logs",
 ];
 
 /// Options with a value.
@@ -90,6 +95,16 @@ const VALUES: &[&str] = &[
     "prometheus-user-id",
     "hosting-type",
     "datadog-url",
+    "client-id",
+    "hostname",
+    "ec2-instance-id",
+    "unleash-client-secret",
+    "desired-environments",
+    "desired-projects",
+    "sentry-dsn",
+    "sentry-tracing-rate",
+    "otel-exporter-otlp-endpoint",
+    "otel-exporter-otlp-protocol",
 ];
 
 /// Short options of the process; those of a mode stand behind it.
@@ -116,7 +131,11 @@ const SHORT: &[(&str, char, &str)] = &[
 ];
 
 /// Variables whose name is not that of their option.
-const VARIABLES: &[(&str, &str)] = &[("EDGE_DEFER_TOKEN_VALIDATION", "defer-token-validation")];
+const VARIABLES: &[(&str, &str)] =
+    &[("EDGE_DEFER_TOKEN_VALIDATION", "defer-token-validation"), ("EDGE_HOSTING", "hosting-type")];
+
+/// A variable that shells set for other programs too.
+const HOSTNAME: &str = "HOSTNAME";
 
 /// The value of an option.
 #[derive(Clone, Debug)]
@@ -131,6 +150,8 @@ pub(super) struct Given {
 #[derive(Debug)]
 pub(super) struct Options {
     given: BTreeMap<&'static str, Vec<Given>>,
+    /// Options that the import has looked at.
+    read: RefCell<BTreeSet<&'static str>>,
     pub(super) mode: Option<String>,
     pub(super) top: SourceLine,
 }
@@ -138,7 +159,8 @@ pub(super) struct Options {
 /// Reads the lines. Words take precedence over variables.
 pub(super) fn read(name: &str, text: &str) -> Result<Options, Mistake> {
     let file: Rc<str> = name.into();
-    let mut options = Options { given: BTreeMap::new(), mode: None, top: SourceLine { file: file.clone(), line: 1 } };
+    let top = SourceLine { file: file.clone(), line: 1 };
+    let mut options = Options { given: BTreeMap::new(), read: RefCell::default(), mode: None, top };
     let mut lines = text.lines().zip(1..).map(|(line, number)| (line, SourceLine { file: file.clone(), line: number }));
     let (mut variables, mut words) = (Vec::new(), Vec::new());
     for (line, place) in lines.by_ref() {
@@ -174,6 +196,9 @@ fn variable(line: &str) -> Option<(&str, &str)> {
 fn option_of(variable: &str) -> Option<&'static str> {
     if let Some((_, option)) = VARIABLES.iter().find(|(name, _)| *name == variable) {
         return Some(option);
+    }
+    if variable == HOSTNAME {
+        return None;
     }
     let wanted = variable.to_ascii_lowercase().replace('_', "-");
     SWITCHES.iter().chain(VALUES).find(|option| **option == wanted).copied()
@@ -226,9 +251,23 @@ impl Options {
         Some((option, (!rest.is_empty()).then(|| rest.to_owned())))
     }
 
+    /// All values of an option, as they stand.
+    fn all(&self, option: &str) -> Option<&Vec<Given>> {
+        let (known, given) = self.given.get_key_value(option)?;
+        self.read.borrow_mut().insert(known);
+        Some(given)
+    }
+
     /// The last value of an option.
     pub(super) fn last(&self, option: &str) -> Option<&Given> {
-        self.given.get(option)?.last()
+        self.all(option)?.last()
+    }
+
+    /// Options that nothing has looked at, and the place of each.
+    pub(super) fn unread(&self) -> Vec<(&'static str, SourceLine)> {
+        let read = self.read.borrow();
+        let unread = self.given.iter().filter(|(option, _)| !read.contains(*option));
+        unread.filter_map(|(option, given)| Some((*option, given.last()?.place.clone()))).collect()
     }
 
     /// Whether a switch is on.
@@ -238,7 +277,7 @@ impl Options {
 
     /// All values of an option, which may stand several times and be separated by commas.
     pub(super) fn list(&self, option: &str) -> Vec<Given> {
-        let all = self.given.get(option).into_iter().flatten();
+        let all = self.all(option).into_iter().flatten();
         let parts = all.flat_map(|given| {
             let parts = given.value.split(',').map(str::trim).filter(|part| !part.is_empty());
             parts.map(|part| Given { value: part.to_owned(), ..given.clone() }).collect::<Vec<_>>()

@@ -83,6 +83,43 @@ fn options_without_a_counterpart_become_notes() {
 }
 
 #[test]
+fn no_option_is_dropped_without_a_note() {
+    let variables = "SENTRY_DSN=https://not-to-be-repeated@sentry.example\nOTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317\n\
+                     EDGE_HOSTING=hosted\nHOSTNAME=box\nUPSTREAM_URL=http://127.0.0.1:4242";
+    let line = "-a billing offline --bootstrap-file features.json --client-tokens *:development.a --trust-proxy \
+                --proxy-trusted-servers 10.0.0.0/8";
+    let imported = words(variables, line);
+    let notes = notes(&imported);
+    for option in [
+        "--sentry-dsn",
+        "--otel-exporter-otlp-endpoint",
+        "--hosting-type",
+        "`--upstream-url`: it has no effect in this mode",
+        "`--app-name`: it has no effect in this mode",
+        "--proxy-trusted-servers",
+    ] {
+        assert!(notes.contains(option), "{option}: {notes}");
+    }
+    assert!(!notes.contains("hostname"), "shells set it for every program: {notes}");
+    assert!(!(imported.toml.clone() + &notes).contains("not-to-be-repeated"), "no secret is in an output");
+    check(&imported.toml);
+}
+
+#[test]
+fn every_option_of_version_20_is_known() {
+    let options = "--consumption --hostname box --ec2-instance-id i-1 --client-id one --unleash-client-secret not-to-be-repeated \
+                   --desired-environments development --desired-projects * --s3-bucket-name flags --s3-force-path-style \
+                   --sentry-tracing-rate 0.5 --sentry-debug --sentry-enable-logs --otel-exporter-otlp-protocol http";
+    let imported = words("", &format!("edge --upstream-url http://127.0.0.1:4242 --tokens *:a.b {options}"));
+    let notes = notes(&imported);
+    for option in options.split(' ').filter(|word| word.starts_with("--")) {
+        assert!(notes.contains(option), "{option}: {notes}");
+    }
+    assert!(!(imported.toml.clone() + &notes).contains("not-to-be-repeated"), "no secret is in an output");
+    check(&imported.toml);
+}
+
+#[test]
 fn a_command_line_that_unleash_edge_would_not_take_is_refused() {
     for (line, message) in [
         ("", "no mode"),
