@@ -152,7 +152,8 @@ fn file(
         }
         return None;
     }
-    if all.is_empty() && section.client_tokens.is_none() && section.frontend_tokens.is_none() {
+    let lists = [(&section.client_tokens, "client_tokens"), (&section.frontend_tokens, "frontend_tokens")];
+    if lists.iter().all(|(list, key)| reader.lacks(list.as_ref(), path, key)) {
         let message = format!("`{path}` has no tokens: every request would get 403");
         let help = "add client_tokens = [\"env:CLIENT_TOKEN\"] or frontend_tokens";
         reader.problems.error(&of.section.place.0, path, message, help);
