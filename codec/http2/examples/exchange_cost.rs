@@ -58,8 +58,8 @@ fn ask(client: &mut Connection, head: &RequestHead, body: &[u8], output: &mut Ve
     while client.take_output(output) {}
 }
 
-/// A server takes one piece of input, and answers the request that is whole.
-fn answer(server: &mut Connection, input: &[u8], head: &ResponseHead, body: &[u8], output: &mut Vec<u8>) {
+/// A server takes one piece of input, and responds to the request that is whole.
+fn respond(server: &mut Connection, input: &[u8], head: &ResponseHead, body: &[u8], output: &mut Vec<u8>) {
     server.receive(input, Time::from_nanos(1));
     let mut data = Vec::new();
     while let Some(event) = server.next_event() {
@@ -119,11 +119,11 @@ fn main() {
         } else {
             serve(asked)
         }
-        let mut answered = || answer(&mut server, &to_server, &response, &download, &mut to_client);
+        let mut serve_one = || respond(&mut server, &to_server, &response, &download, &mut to_client);
         if is_server {
-            serve(answered)
+            serve(serve_one)
         } else {
-            answered()
+            serve_one()
         }
         to_server.clear();
         let mut taken = || take(&mut client, &to_client, &mut to_server);

@@ -31,10 +31,10 @@ pub const EARLY_RESETS_MAX: u32 = 20;
 pub const REFUSED_STREAMS_MAX: u32 = 500;
 
 /// Bytes of acknowledgements, resets and window updates that wait while the peer reads nothing. 64 KiB are 3,800 pings.
-pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+pub const OUTBOUND_CONTROL_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes that wait in the output while the peer does not read, above which its connection is congested. DATA waits elsewhere: these are heads,
-/// trailers, resets and answers. 256 KiB are 4,000 heads of the usual size; a client that reads cannot have so many streams.
+/// trailers, resets and acknowledgements. 256 KiB are 4,000 heads of the usual size; a client that reads cannot have so many streams.
 pub const OUTPUT_CONGESTED_BYTES: usize = 256 * 1024;
 
 /// Bytes that wait in the output, above which a connection fails if its driver goes on receiving all the same.

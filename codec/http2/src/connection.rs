@@ -8,8 +8,8 @@ use weir_http_codec::{Fields, RequestHead, ResponseHead};
 use crate::{
     closed::ClosedStreams,
     config::{
-        ANSWER_BYTES_MAX, ConnectionConfig, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX, SETTINGS_TIMEOUT,
-        SETTINGS_UPDATE_TIMEOUT, STREAMS_FIRST,
+        ConnectionConfig, OUTBOUND_CONTROL_BYTES_MAX, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX,
+        SETTINGS_TIMEOUT, SETTINGS_UPDATE_TIMEOUT, STREAMS_FIRST,
     },
     control::ROUND_TRIP,
     deadline::Deadline,
@@ -165,7 +165,9 @@ impl Connection {
         }
         match self.take_bytes(bytes, now) {
             Err(error) => self.fail(error),
-            Ok(()) if self.output.answer_bytes() > ANSWER_BYTES_MAX => self.fail(ProtocolError::AnswerFlood),
+            Ok(()) if self.output.control_bytes() > OUTBOUND_CONTROL_BYTES_MAX => {
+                self.fail(ProtocolError::OutboundControlFlood)
+            }
             Ok(()) if self.output.len() > OUTPUT_WAITING_BYTES_MAX => self.fail(ProtocolError::OutputFlood),
             Ok(()) => self.expire(now),
         }
@@ -191,9 +193,9 @@ impl Connection {
         }
     }
 
-    /// Moves the frames to be sent to the end of `into`: about 64 KiB of DATA at most, with all heads, trailers and answers that wait, and
-    /// without a copy if `into` is empty. False: there were none. Call it again until then, or until `into` is full: DATA beyond stays in the queues of its streams, which share the
-    /// connection's window in turn.
+    /// Moves the frames to be sent to the end of `into`: about 64 KiB of DATA at most, with all heads, trailers and control frames that
+    /// wait, and without a copy if `into` is empty. False: there were none. Call it again until then, or until `into` is full: DATA beyond
+    /// stays in the queues of its streams, which share the connection's window in turn.
     pub fn take_output(&mut self, into: &mut Vec<u8>) -> bool {
         self.fill_output();
         if self.output.len() == 0 {
@@ -262,7 +264,8 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Client: a request can be sent now. Another answer comes with the end of a stream, with [`Event::Settings`], and when output was taken.
+    /// Client: a request can be sent now. The value may change with the end of a stream, with [`Event::Settings`], and when output was
+    /// taken.
     pub fn can_open(&self) -> bool {
         self.is_client
             && self.takes_streams()
@@ -277,7 +280,7 @@ impl Connection {
     }
 
     /// Ends the connection without a loss, in two steps (RFC 9113 section 6.8): GOAWAY with the highest stream there can be, and PING;
-    /// with its answer, GOAWAY with the last stream that was taken. Streams above that are refused. Streams that are open go on.
+    /// with its acknowledgement, GOAWAY with the last stream that was taken. Streams above that are refused. Streams that are open go on.
     pub fn shut_down(&mut self) {
         self.begin_drain();
     }
@@ -287,7 +290,7 @@ impl Connection {
         self.end(code, b"", ResetCause::Closed);
     }
 
-    /// Sends PING, whose answer is [`Event::Pong`]. False: one is not answered yet.
+    /// Sends PING, whose acknowledgement is [`Event::Pong`]. False: one is not acknowledged yet.
     pub fn ping(&mut self) -> bool {
         let is_sent = !self.is_pinging && self.phase != Phase::Over;
         if is_sent {

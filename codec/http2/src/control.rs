@@ -46,7 +46,7 @@ impl Connection {
         } else if change < 0 {
             self.check_turns();
         }
-        self.output.answer(write::settings_ack);
+        self.output.control(write::settings_ack);
         self.push(Event::Settings);
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Connection {
         if self.phase != Phase::Over
             && let Some(increment) = self.window.increment()
         {
-            self.output.answer(|into| write::window_update(into, 0, increment));
+            self.output.control(|into| write::window_update(into, 0, increment));
         }
     }
 
@@ -230,7 +230,7 @@ impl Connection {
             && !stream.is_forgotten
             && let Some(increment) = stream.receive_window.increment()
         {
-            self.output.answer(|into| write::window_update(into, id.number, increment));
+            self.output.control(|into| write::window_update(into, id.number, increment));
         }
     }
 

@@ -142,8 +142,8 @@ protocol_errors! {
     ContinuationFlood = "http2_continuation_flood", ENHANCE_YOUR_CALM, "too many continuations of a header block";
     /// Streams reset before their request was taken, and streams that the gateway reset for what the peer did wrong (CVE-2025-8671).
     StreamFlood = "http2_flood", ENHANCE_YOUR_CALM, "more streams or frames than are bearable";
-    /// The peer sends frames that require answers, and does not read them.
-    AnswerFlood = "http2_answer_flood", ENHANCE_YOUR_CALM, "answers pile up that the peer does not read";
+    /// The peer sends frames that require control frames in reply, and does not read these.
+    OutboundControlFlood = "http2_outbound_control_flood", ENHANCE_YOUR_CALM, "control frames pile up that the peer does not read";
     /// The peer goes on with requests or responses, and reads nothing.
     OutputFlood = "http2_output_flood", ENHANCE_YOUR_CALM, "output piles up that the peer does not read";
 }

@@ -72,7 +72,7 @@ pub enum Event {
     Settings,
     /// The peer has confirmed SETTINGS: [`crate::Connection::set_initial_stream_window`] is possible again.
     SettingsAcked,
-    /// The peer has answered [`crate::Connection::ping`].
+    /// The peer has acknowledged [`crate::Connection::ping`].
     Pong,
     /// The peer broke a rule that ends the connection. GOAWAY is in the output; nothing more is received. All streams are over with
     /// [`ResetCause::Connection`], without an event for each.

@@ -203,7 +203,7 @@ impl Connection {
         }
     }
 
-    /// Answers a block that no stream takes.
+    /// Replies to a block that no stream takes.
     fn leave_out(&mut self, number: u32, place: Place) -> Result<(), ProtocolError> {
         match place {
             Place::Refused | Place::Late => {

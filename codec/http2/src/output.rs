@@ -24,8 +24,8 @@ struct Tail {
 pub(crate) struct Output {
     pub(crate) bytes: Vec<u8>,
     tail: Option<Tail>,
-    /// Bytes of answers to frames of the peer.
-    answers: usize,
+    /// Bytes of control frames that the frames of the peer require, and that wait: acknowledgements, resets, window updates.
+    control_bytes: usize,
 }
 
 impl Output {
@@ -34,21 +34,21 @@ impl Output {
         self.bytes.len()
     }
 
-    /// Bytes of answers that wait: acknowledgements, resets, window updates.
+    /// As the field of this name.
     #[inline]
-    pub(crate) fn answer_bytes(&self) -> usize {
-        self.answers
+    pub(crate) fn control_bytes(&self) -> usize {
+        self.control_bytes
     }
 
-    /// Appends frames that answer one of the peer's.
-    pub(crate) fn answer(&mut self, frames: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends control frames in reply to one of the peer's.
+    pub(crate) fn control(&mut self, frames: impl FnOnce(&mut Vec<u8>)) {
         let before = self.bytes.len();
         frames(&mut self.bytes);
-        self.answers += self.bytes.len() - before;
+        self.control_bytes += self.bytes.len() - before;
     }
 
     pub(crate) fn reset(&mut self, number: u32, code: ErrorCode) {
-        self.answer(|into| write::rst_stream(into, number, code));
+        self.control(|into| write::rst_stream(into, number, code));
     }
 
     /// Appends the header block of a stream that `encode` makes.
@@ -117,7 +117,7 @@ impl Output {
             into.extend_from_slice(&self.bytes);
             self.bytes.clear();
         }
-        (self.tail, self.answers) = (None, 0);
+        (self.tail, self.control_bytes) = (None, 0);
         if is_idle {
             self.rest();
         }

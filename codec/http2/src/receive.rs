@@ -151,7 +151,7 @@ impl Connection {
             Frame::SettingsAck => self.take_settings_ack(),
             Frame::PushPromise(_) => Err(ProtocolError::PushPromise),
             Frame::Ping(data) => {
-                self.output.answer(|into| write::ping_ack(into, data));
+                self.output.control(|into| write::ping_ack(into, data));
                 Ok(())
             }
             Frame::PingAck(data) => self.take_ping_ack(data),
@@ -264,7 +264,7 @@ impl Connection {
             && !stream.is_forgotten
             && let Some(increment) = stream.receive_window.increment()
         {
-            self.output.answer(|into| write::window_update(into, id.number, increment));
+            self.output.control(|into| write::window_update(into, id.number, increment));
         }
         Ok(true)
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_http2_codec::{
     Connection, ConnectionConfig, ErrorCode, Event, ProtocolError,
     config::{
-        ANSWER_BYTES_MAX, EARLY_RESETS_MAX, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX, REFUSED_STREAMS_MAX,
-        SETTINGS_TIMEOUT,
+        EARLY_RESETS_MAX, OUTBOUND_CONTROL_BYTES_MAX, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX,
+        REFUSED_STREAMS_MAX, SETTINGS_TIMEOUT,
     },
     frame::{FrameKind, flags, write},
     settings::Setting,
@@ -201,7 +201,7 @@ fn h2_5_settings_are_acknowledged_in_time() {
 }
 
 #[test]
-fn h2_9_answers_do_not_pile_up_for_a_peer_that_reads_nothing() {
+fn h2_9_control_frames_do_not_pile_up_for_a_peer_that_reads_nothing() {
     let mut peer = Peer::of_server();
     let mut frames = 0;
     while peer.events().iter().all(|event| !matches!(event, Event::Failed(_))) {
@@ -211,7 +211,7 @@ fn h2_9_answers_do_not_pile_up_for_a_peer_that_reads_nothing() {
         assert!(frames < 10_000, "it bears everything");
     }
     let sent: usize = peer.sent().iter().map(|frame| frame.payload.len() + 9).sum();
-    assert!((ANSWER_BYTES_MAX..ANSWER_BYTES_MAX + 100).contains(&sent), "{sent}");
+    assert!((OUTBOUND_CONTROL_BYTES_MAX..OUTBOUND_CONTROL_BYTES_MAX + 100).contains(&sent), "{sent}");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn h2_15_many_streams_are_reset_in_one_piece() {
 }
 
 #[test]
-fn frames_of_a_server_are_not_counted_by_a_client_but_answers_are() {
+fn frames_of_a_server_are_not_counted_by_a_client_but_acknowledgements_are() {
     let mut peer = Peer::of_client();
     let settings = |into: &mut Vec<u8>| write::settings(into, &[]);
     for _ in 0..2_000 {
@@ -308,12 +308,12 @@ fn frames_of_a_server_are_not_counted_by_a_client_but_answers_are() {
     }
     peer.is_alive();
     peer.events();
-    let answers = (0..20_000).find(|_| {
+    let acknowledgements = (0..20_000).find(|_| {
         peer.write(|into| write::ping(into, [0; 8]));
         peer.machine.is_over()
     });
-    assert_eq!(answers, Some((ANSWER_BYTES_MAX / 17) as u32), "each is 17 bytes");
-    peer.fails(ProtocolError::AnswerFlood);
+    assert_eq!(acknowledgements, Some((OUTBOUND_CONTROL_BYTES_MAX / 17) as u32), "each is 17 bytes");
+    peer.fails(ProtocolError::OutboundControlFlood);
 }
 
 /// A server with one stream that it has reset, and that the peer has not ended.

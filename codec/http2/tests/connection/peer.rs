@@ -194,12 +194,12 @@ impl Peer {
         self.is_alive();
     }
 
-    /// The connection answers.
+    /// The connection is alive.
     #[track_caller]
     pub fn is_alive(&mut self) {
         self.write(|into| write::ping(into, *b"12345678"));
         let sent = self.sent();
-        let pong = sent.last().expect("an answer");
+        let pong = sent.last().expect("an acknowledgement");
         assert_eq!(
             (pong.kind(), pong.header.flags, &pong.payload[..]),
             (FrameKind::Ping, flags::ACK, &b"12345678"[..])

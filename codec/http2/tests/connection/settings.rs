@@ -85,7 +85,7 @@ fn a_ping_is_answered_and_one_of_ours_is_an_event() {
     let sent = peer.sent();
     assert_eq!((sent.len(), sent[0].kind(), sent[0].header.flags), (1, FrameKind::Ping, 0));
     peer.write(|into| write::ping_ack(into, [9; 8]));
-    assert!(peer.events().is_empty(), "the answer to another one");
+    assert!(peer.events().is_empty(), "the acknowledgement of another one");
     let data = *sent[0].payload.first_chunk().expect("8 bytes");
     peer.write(|into| write::ping_ack(into, data));
     peer.write(|into| write::ping_ack(into, data));
