@@ -5,7 +5,7 @@
 pub struct Scan {
     /// Bytes of the input that belong to the current frame.
     pub taken: usize,
-    /// The frame is out of band: it answers no request.
+    /// The frame is out of band: it replies to no request.
     pub is_push: bool,
     /// Kind of the frame, once it is complete.
     pub end: Option<FrameKind>,
@@ -14,9 +14,9 @@ pub struct Scan {
 /// The kind of a complete frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// An answer.
+    /// A reply.
     Reply,
-    /// An answer that refuses.
+    /// A reply that refuses.
     Error,
     /// Out of band.
     Push,

@@ -460,7 +460,7 @@ mod tests {
             }
         });
         assert_eq!(budget.in_use(), 0);
-        assert!(granted.into_inner() > 1_000 && refused.into_inner() > 0, "the test must meet both answers");
+        assert!(granted.into_inner() > 1_000 && refused.into_inner() > 0, "the test must meet both outcomes");
         drop(budget.try_acquire_many(LIMIT).expect("every unit is back"));
     }
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Servers are named oldest first: when two describe a command differently the later one wins, and the table remembers
-//! which of them know it. The same run refreshes the answers in `tests/it/golden/*.txt`; the requests there are written
-//! by hand, the answers never are.
+//! which of them know it. The same run refreshes the replies in `tests/it/golden/*.txt`; the requests there are written
+//! by hand, the replies never are.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -399,12 +399,12 @@ fn write_short(path: &Path, text: String) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-// === Golden answers ===
+// === Golden replies ===
 
-/// Line that names the servers whose answers a golden file records.
-const GOLDEN_SERVERS: &str = "# answers of: ";
+/// Line that names the servers whose replies a golden file records.
+const GOLDEN_SERVERS: &str = "# replies of: ";
 
-/// Sends every `> request` of a golden file to the servers it names and rewrites the answers below it.
+/// Sends every `> request` of a golden file to the servers it names and rewrites the replies below it.
 fn refresh_golden(path: &Path, servers: &mut [(String, Connection)]) -> Result<()> {
     let old = fs::read_to_string(path)?;
     let wanted = old.lines().find_map(|line| line.strip_prefix(GOLDEN_SERVERS));
@@ -412,7 +412,7 @@ fn refresh_golden(path: &Path, servers: &mut [(String, Connection)]) -> Result<(
         wanted.with_context(|| format!("{}: no line '{GOLDEN_SERVERS}…'", path.display()))?.split(", ").collect();
     for label in &wanted {
         let given = servers.iter().any(|(server, _)| server == label);
-        ensure!(given, "{} wants answers of {label}; give it with --server", path.display());
+        ensure!(given, "{} wants replies of {label}; give it with --server", path.display());
     }
     let mut text = String::new();
     for line in old.lines() {
@@ -427,7 +427,7 @@ fn refresh_golden(path: &Path, servers: &mut [(String, Connection)]) -> Result<(
         }
     }
     fs::write(path, text)?;
-    println!("{}: answers refreshed", path.display());
+    println!("{}: replies refreshed", path.display());
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub enum OpCode {
     Compressed,
     /// OP_QUERY: the first message of drivers that may meet an old server.
     Query,
-    /// OP_REPLY: the answer to OP_QUERY.
+    /// OP_REPLY: the reply to OP_QUERY.
     Reply,
     /// OP_UPDATE, OP_INSERT, OP_GET_MORE, OP_DELETE, OP_KILL_CURSORS, and those between servers (2010, 2011). Servers since 5.1 have
     /// none of them.
@@ -58,7 +58,7 @@ pub struct Header {
     pub bytes: usize,
     /// The sender's id of the message. It may be any number, and may be repeated.
     pub request: i32,
-    /// The id of the message that this one answers; 0 in requests.
+    /// The id of the message that this one replies to; 0 in requests.
     pub response_to: i32,
     /// The kind of the message.
     pub op_code: OpCode,

@@ -53,7 +53,7 @@ impl Flags {
 pub struct Ids {
     /// The id of this message.
     pub request: i32,
-    /// The id of the message that this one answers; 0 in requests.
+    /// The id of the message that this one replies to; 0 in requests.
     pub response_to: i32,
 }
 

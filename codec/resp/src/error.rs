@@ -37,7 +37,7 @@ pub enum ProtocolError {
     HeaderLineEnd,
     /// A payload not followed by CRLF. Redis skips the two bytes unseen.
     BulkEnd,
-    /// An HTTP request: `POST` or `Host:` as the first word of an inline command. Close without an answer.
+    /// An HTTP request: `POST` or `Host:` as the first word of an inline command. Close without a reply.
     CrossProtocol,
 
     // The upstreams.
@@ -99,7 +99,7 @@ impl ProtocolError {
         }
     }
 
-    /// The whole text for the client, `ERR` included, or `None` where the rule is to close without an answer.
+    /// The whole text for the client, `ERR` included, or `None` where the rule is to close without a reply.
     /// Texts of Redis 7.0 where it has one (`networking.c`, `setProtocolError` and its callers).
     /// Never for upstream errors: those are ours to handle, not the client's.
     pub fn client_text(&self) -> Option<Cow<'static, str>> {

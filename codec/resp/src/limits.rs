@@ -35,7 +35,7 @@ pub const REPLY_DEPTH_MAX: u32 = 8_192;
 /// stored per element, so this only refuses nonsense.
 pub const REPLY_ELEMENTS_MAX: u64 = 1 << 32;
 
-/// Bytes of a simple string, error or number line. As large as a bulk, because a script may answer
+/// Bytes of a simple string, error or number line. As large as a bulk, because a script may return
 /// `redis.error_reply` with any string and must not be able to break a shared lane by it. Lines are never stored.
 pub const REPLY_LINE_BYTES_MAX: u32 = BULK_BYTES_MAX;
 
@@ -95,7 +95,7 @@ impl RequestLimits {
     }
 }
 
-/// Bounds for what one upstream may answer.
+/// Bounds for the replies of one upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyLimits {
     /// Nesting. Default [`REPLY_DEPTH_MAX`].

@@ -30,7 +30,7 @@ impl FrameKind {
         matches!(self.0, b'-' | b'!')
     }
 
-    /// `>`: no answer to any request.
+    /// `>`: no reply to any request.
     #[inline]
     pub fn is_push(self) -> bool {
         self.0 == b'>'

@@ -54,7 +54,7 @@ enum Phase {
 
 /// Resumable parser of one client's commands. See the crate example for the order of calls.
 ///
-/// After an error the connection must be closed; the parser stays memory safe and bounded but its answers mean nothing.
+/// After an error the connection must be closed; the parser stays memory safe and bounded but its results mean nothing.
 #[derive(Debug)]
 pub struct RequestParser {
     phase: Phase,
@@ -99,7 +99,7 @@ impl RequestParser {
     /// answered before the next is parsed.
     ///
     /// # Errors
-    /// The client broke the protocol: answer [`ProtocolError::client_text`], if any, and close.
+    /// The client broke the protocol: reply with [`ProtocolError::client_text`], if any, and close.
     #[inline]
     pub fn parse(&mut self, input: &[u8], limits: &RequestLimits) -> Result<Step, ProtocolError> {
         debug_assert!(!self.is_relaying(), "the rest of a streamed command goes through relay");

@@ -1,4 +1,4 @@
-//! hello and its older names: the request, and the answer of the server that a listener presents.
+//! hello and its older names: the request, and the reply of the server that a listener presents.
 //!
 //! Source: "MongoDB Handshake" and "Load Balancer Support" of the driver specifications. Unknown fields are ignored: drivers add some
 //! with every version.
@@ -26,7 +26,7 @@ pub fn is_hello(command: &[u8]) -> bool {
 /// The fields of a hello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HelloRequest<'a> {
-    /// isMaster or ismaster: the answer has `ismaster` as well.
+    /// isMaster or ismaster: the reply has `ismaster` as well.
     pub is_legacy: bool,
     /// `helloOk: true`: the client knows hello.
     pub is_hello_known: bool,
@@ -40,7 +40,7 @@ pub struct HelloRequest<'a> {
     pub speculative: Option<Document<'a>>,
     /// `client`: the client describes itself.
     pub metadata: Option<Document<'a>>,
-    /// `topologyVersion` and `maxAwaitTimeMS`: the answer may wait until the version changes.
+    /// `topologyVersion` and `maxAwaitTimeMS`: the reply may wait until the version changes.
     pub awaited: Option<(TopologyVersion, i64)>,
 }
 
@@ -98,9 +98,9 @@ fn version(document: Option<Document<'_>>) -> Result<TopologyVersion, Refusal> {
     version.ok_or(Refusal::hello("'topologyVersion' must have a processId and a non-negative counter"))
 }
 
-/// The answer to a hello.
+/// The reply to a hello.
 #[derive(Debug)]
-pub struct HelloAnswer<'p> {
+pub struct HelloReply<'p> {
     /// The server that is presented.
     pub presentation: &'p Presentation,
     /// The face of this connection.
@@ -117,7 +117,7 @@ pub struct HelloAnswer<'p> {
     pub unix_ms: i64,
 }
 
-impl HelloAnswer<'_> {
+impl HelloReply<'_> {
     /// Writes the fields up to those of a login. The caller writes these, and `ok`.
     pub fn write(&self, body: &mut Writer<'_>) {
         let Presentation { service_id, wire, session_timeout_minutes, topology, .. } = self.presentation;

@@ -8,14 +8,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `session` | one client: requests in, what to do next out |
-//! | `request` | a request, and an answer in its form |
+//! | `request` | a request, and a reply in its form |
 //! | `face` | the server that clients see |
-//! | `hello` | hello: its fields, its answer |
+//! | `hello` | hello: its fields, its reply |
 //! | `monitor` | a hello that waits for a change |
 //! | `users` | users, and the owners of cursors and transactions |
 //! | `login` | the login of a client |
 //! | `server_login` | the gateway's own login at a server |
-//! | `server_hello` | facts of a server, from its answer to hello |
+//! | `server_hello` | facts of a server, from its reply to hello |
 //! | `route` | which server a command may have |
 //! | `exchange` | one request and its replies |
 //! | `pins` | cursors and transactions, and their servers |

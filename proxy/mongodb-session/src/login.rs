@@ -6,7 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `policy` | decisions of a listener, and facts of a connection that the shell knows |
-//! | `sasl` | fields of saslStart and saslContinue; their answers |
+//! | `sasl` | fields of saslStart and saslContinue; their replies |
 //! | `conversation` | one exchange of SASL |
 //! | `relay` | a login that a server checks |
 
@@ -22,7 +22,7 @@ use weir_mongodb_codec::command::Command;
 use weir_sasl::{Derivation, Mechanism, ScramKeys};
 
 pub use policy::{LoginPolicy, Methods, Peer, TlsFacts};
-pub use sasl::SaslAnswer;
+pub use sasl::SaslReply;
 
 use crate::io::Users;
 use crate::refusal::Refusal;
@@ -47,9 +47,9 @@ pub struct Login {
 /// The consequence of a message of a login.
 #[derive(Debug)]
 pub enum LoginStep {
-    /// An answer of SASL.
-    Sasl(SaslAnswer),
-    /// The answer to authenticate: the user of the certificate.
+    /// A reply of SASL.
+    Sasl(SaslReply),
+    /// The reply to authenticate: the user of the certificate.
     Certificate(Arc<Identity>),
     /// Find the keys in a cache or derive them, then call [`Login::on_keys`].
     Derive(Box<Derivation>),
@@ -88,7 +88,7 @@ impl Login {
         self.policy.mechanisms().filter(has).collect()
     }
 
-    /// `speculativeAuthenticate` of a hello. A failure is no answer: the client logs in from the beginning.
+    /// `speculativeAuthenticate` of a hello. A failure is no reply: the client logs in from the beginning.
     pub fn on_speculation(&mut self, document: Document<'_>, users: &impl Users) -> Option<LoginStep> {
         if self.user.is_some() || self.policy.methods.is_empty() {
             return None;
@@ -149,7 +149,7 @@ impl Login {
         self.relay.on_request(command)
     }
 
-    /// The server's answer to it; `true`: the client is logged in, `Err`: it has failed.
+    /// The server's reply to it; `true`: the client is logged in, `Err`: it has failed.
     pub(crate) fn on_relayed(&mut self, is_ok: bool, body: Document<'_>) -> Result<bool, ()> {
         let user =
             self.relay.on_reply(is_ok, body).inspect_err(|()| self.failures = self.failures.saturating_add(1))?;
@@ -163,9 +163,9 @@ impl Login {
     /// The password is wrong.
     pub fn on_keys(&mut self, keys: &ScramKeys) -> Result<LoginStep, Refusal> {
         let conversation = self.conversation.take().ok_or_else(Refusal::no_conversation);
-        let step = conversation.and_then(|conversation| conversation.on_keys(keys)).map(|(answer, user)| {
+        let step = conversation.and_then(|conversation| conversation.on_keys(keys)).map(|(reply, user)| {
             self.user = Some(user);
-            LoginStep::Sasl(answer)
+            LoginStep::Sasl(reply)
         });
         self.count(step)
     }
@@ -196,12 +196,12 @@ impl Login {
     fn go_on(&mut self, command: &Command<'_>) -> Result<LoginStep, Refusal> {
         let conversation = self.conversation.take().ok_or_else(Refusal::no_conversation)?;
         let message = Continue::read(command).ok_or_else(Refusal::login_failed)?;
-        let (conversation, answer) = conversation.on_message(&message)?;
+        let (conversation, reply) = conversation.on_message(&message)?;
         match conversation {
             Ok(user) => self.user = Some(user),
             Err(conversation) => self.conversation = Some(conversation),
         }
-        Ok(LoginStep::Sasl(answer))
+        Ok(LoginStep::Sasl(reply))
     }
 
     /// The subject of the certificate is the user. A name that the client sends as well must be the same.

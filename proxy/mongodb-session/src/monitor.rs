@@ -1,7 +1,7 @@
 //! A hello that waits for a change: monitors of drivers learn of it at once, and hold nothing but their own connection.
 //!
-//! Source: "Server Monitoring" of the driver specifications: the answer comes at once if the client knows another run of the server or
-//! an older version, otherwise with the next change or when its time is over.
+//! Source: "Server Monitoring" of the driver specifications: the reply comes at once if the client knows another run of the server
+//! or an older version, otherwise with the next change or when its time is over.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ pub const AWAIT_MAX: Duration = Duration::from_secs(60);
 /// A hello that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
-    /// The message that the next answer answers: the request, or in a stream the answer before.
+    /// The message that the next reply answers: the request, or in a stream the reply before.
     pub(crate) asker: Asker,
-    /// The answer has `ismaster`.
+    /// The reply has `ismaster`.
     pub(crate) is_legacy: bool,
-    /// Another answer follows each answer.
+    /// Another reply follows each reply.
     is_stream: bool,
     known: TopologyVersion,
     time: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
-    /// Whether an answer has to wait; `None`: it is due now.
+    /// Whether a reply has to wait; `None`: it is due now.
     ///
     /// # Errors
     /// The client knows a version that is ahead of this run's.
@@ -56,7 +56,7 @@ impl Awaited {
         Ok(Some(Awaited { asker, is_legacy, is_stream, known, time, deadline }))
     }
 
-    /// When the answer is due without a change.
+    /// When the reply is due without a change.
     pub(crate) fn deadline(&self) -> Time {
         self.deadline
     }
@@ -65,15 +65,15 @@ impl Awaited {
         now >= self.deadline || present != Some(self.known)
     }
 
-    /// The flags of the answer that is due.
+    /// The flags of the reply that is due.
     pub(crate) fn flags(&self) -> Flags {
         if self.is_stream { Flags::MORE_TO_COME } else { Flags::empty() }
     }
 
-    /// The wait that goes on behind an answer with this id; `None`: nothing any more.
-    pub(crate) fn after(self, answer: i32, present: Option<TopologyVersion>, now: Time) -> Option<Awaited> {
+    /// The wait that goes on behind a reply with this id; `None`: nothing any more.
+    pub(crate) fn after(self, reply: i32, present: Option<TopologyVersion>, now: Time) -> Option<Awaited> {
         let known = present.filter(|_| self.is_stream)?;
-        let asker = Asker { id: answer, ..self.asker };
+        let asker = Asker { id: reply, ..self.asker };
         Some(Awaited { asker, known, deadline: now.saturating_add(self.time), ..self })
     }
 }

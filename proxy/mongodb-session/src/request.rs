@@ -1,4 +1,4 @@
-//! A request of a client, and an answer in its form.
+//! A request of a client, and a reply in its form.
 
 use weir_mongodb_codec::bson::{Document, Writer};
 use weir_mongodb_codec::command::Command;
@@ -9,7 +9,7 @@ use weir_mongodb_codec::{CommandError, MessageError};
 
 use crate::refusal::Refusal;
 
-/// The form of a request and of its answer.
+/// The form of a request and of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// OP_MSG.
@@ -84,9 +84,9 @@ impl<'a> Request<'a> {
         self.flags.contains(Flags::MORE_TO_COME)
     }
 
-    /// The address of its answer.
+    /// The address of its reply.
     pub fn asker(&self) -> Asker {
-        Asker { id: self.id, form: self.form, wants_answer: !self.is_unacknowledged() }
+        Asker { id: self.id, form: self.form, wants_reply: !self.is_unacknowledged() }
     }
 }
 
@@ -98,19 +98,19 @@ pub struct Asker {
     /// Its form.
     pub form: Form,
     /// Otherwise nothing is written (L2).
-    pub wants_answer: bool,
+    pub wants_reply: bool,
 }
 
 impl Asker {
-    /// Appends the answer with this id and body.
-    pub fn answer(self, out: &mut Vec<u8>, id: i32, body: impl FnOnce(&mut Writer<'_>)) {
-        self.answer_with(out, id, Flags::empty(), body);
+    /// Appends the reply with this id and body.
+    pub fn reply(self, out: &mut Vec<u8>, id: i32, body: impl FnOnce(&mut Writer<'_>)) {
+        self.reply_with(out, id, Flags::empty(), body);
     }
 
     /// The same with flags. An OP_REPLY has none of them.
-    pub fn answer_with(self, out: &mut Vec<u8>, id: i32, flags: Flags, body: impl FnOnce(&mut Writer<'_>)) {
+    pub fn reply_with(self, out: &mut Vec<u8>, id: i32, flags: Flags, body: impl FnOnce(&mut Writer<'_>)) {
         let ids = Ids { request: id, response_to: self.id };
-        if !self.wants_answer {
+        if !self.wants_reply {
             return;
         }
         match self.form {
@@ -121,6 +121,6 @@ impl Asker {
 
     /// Appends an error.
     pub fn refuse(self, out: &mut Vec<u8>, id: i32, refusal: &Refusal) {
-        self.answer(out, id, |body| refusal.write(body));
+        self.reply(out, id, |body| refusal.write(body));
     }
 }

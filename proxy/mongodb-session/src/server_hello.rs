@@ -1,4 +1,4 @@
-//! The facts of a server, from its answer to hello.
+//! The facts of a server, from its reply to hello.
 //!
 //! Source: "Server Discovery and Monitoring" of the driver specifications: the type of a server, and the members of its set.
 
@@ -7,7 +7,7 @@ use weir_mongodb_codec::bson::{Document, Kind, Value};
 
 use crate::face::{TopologyVersion, WireVersions};
 
-/// Members, tags and mechanisms that are read of one answer. A set has at most 50 members.
+/// Members, tags and mechanisms that are read of one reply. A set has at most 50 members.
 const LIST_MAX: usize = 64;
 
 /// The kind of a server.
@@ -39,7 +39,7 @@ pub struct Tag {
     pub value: Box<[u8]>,
 }
 
-/// The answer of a server.
+/// The reply of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerHello {
     /// Its kind.
@@ -62,7 +62,7 @@ pub struct ServerHello {
     pub last_write_ms: Option<i64>,
     /// Minutes until it forgets a session that is not used.
     pub session_timeout_minutes: Option<i32>,
-    /// The version of this answer: a monitor may wait for the next.
+    /// The version of this reply: a monitor may wait for the next.
     pub topology: Option<TopologyVersion>,
     /// The server is behind a load balancer.
     pub service_id: Option<[u8; 12]>,
@@ -84,7 +84,7 @@ struct Signs {
 }
 
 impl ServerHello {
-    /// Reads an answer. Whether it is a success is the caller's to look at.
+    /// Reads a reply. Whether it is a success is the caller's to look at.
     ///
     /// # Errors
     /// The document is broken.

@@ -27,7 +27,7 @@ pub use identity::{Credential, ServerIdentity};
 use crate::server_hello::{ServerHello, ServerKind};
 use exchange::{Exchange, Sent};
 
-/// Bytes of one message of a server during a login. An answer to hello has about 1 KiB, one of a set with 50 members about 5 KiB.
+/// Bytes of one message of a server during a login. A reply to hello has about 1 KiB, one of a set with 50 members about 5 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Code of a server that does not have the command.
@@ -48,12 +48,12 @@ pub struct ServerLogin {
 #[derive(Debug)]
 enum Phase {
     New,
-    /// The answer to hello, or to isMaster.
+    /// The reply to hello, or to isMaster.
     Hello {
         is_legacy: bool,
         speculation: Option<Exchange>,
     },
-    /// An answer of the exchange.
+    /// A reply of the exchange.
     Exchange(Exchange),
     /// The shell derives keys.
     Keys(Exchange),
@@ -112,7 +112,7 @@ impl ServerLogin {
             Ok(None) => Progress { consumed: 0, step: Step::More },
             Ok(Some(bytes)) => {
                 let step = self.on_message(&input[..bytes], out).unwrap_or_else(|failure| self.fail(failure));
-                // A server says nothing unprompted: bytes behind an answer are none of this login.
+                // A server says nothing unprompted: bytes behind a reply are none of this login.
                 Progress { consumed: bytes, step }
             }
             Err(failure) => Progress { consumed: input.len(), step: self.fail(failure) },
@@ -183,17 +183,17 @@ impl ServerLogin {
         if matches!(self.identity.credential, Credential::Plain(_)) && !self.identity.is_encrypted {
             return Err(Failure::ClearText);
         }
-        let answer = body.get(b"speculativeAuthenticate")?.map(|answer| answer.as_document()).transpose()?.flatten();
-        if let (Some(exchange), Some(answer)) = (speculation, answer) {
-            return self.on_exchange(exchange, answer, out);
+        let first = body.get(b"speculativeAuthenticate")?.map(|value| value.as_document()).transpose()?.flatten();
+        if let (Some(exchange), Some(reply)) = (speculation, first) {
+            return self.on_exchange(exchange, reply, out);
         }
         let exchange = Exchange::new(&self.identity, self.hello.mechanisms.as_deref(), self.nonce.clone());
         self.send_exchange(exchange, out);
         Ok(Step::More)
     }
 
-    fn on_exchange(&mut self, exchange: Exchange, answer: Document<'_>, out: &mut Vec<u8>) -> Result<Step, Failure> {
-        match exchange.on_answer(answer, &self.identity)? {
+    fn on_exchange(&mut self, exchange: Exchange, reply: Document<'_>, out: &mut Vec<u8>) -> Result<Step, Failure> {
+        match exchange.on_reply(reply, &self.identity)? {
             Sent::Derive(exchange, derivation) => {
                 self.phase = Phase::Keys(exchange);
                 Ok(Step::Derive(derivation))

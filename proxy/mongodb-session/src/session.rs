@@ -91,8 +91,8 @@ enum State {
 /// The next task of the shell.
 #[derive(Debug)]
 pub enum Next {
-    /// The answer, if there is one, is written: go on with the next request.
-    Answered,
+    /// The reply, if there is one, is written: go on with the next request.
+    Replied,
     /// Get a connection, then call [`Session::on_server`].
     Take(Want),
     /// Hold the next request until [`Session::on_time`] or [`Session::on_change`] has answered this one.
@@ -100,7 +100,7 @@ pub enum Next {
     /// Find the keys in a cache or derive them, then call [`Session::on_keys`].
     Derive(Box<Derivation>),
     /// Send these bytes, or the request as it is, on the client's own connection to a server, which is not logged in, and call
-    /// [`Session::on_relayed`] with the answer.
+    /// [`Session::on_relayed`] with the reply.
     Relay(Option<Vec<u8>>),
     /// Send what is written, count the violation, close.
     Close(Violation),
@@ -375,11 +375,11 @@ impl Session {
         self.last_id
     }
 
-    /// Answers with an error, unless the request wants no answer (L2).
+    /// Replies with an error, unless the request wants no reply (L2).
     fn refuse(&mut self, request: &Request<'_>, refusal: &Refusal, out: &mut Vec<u8>) -> Next {
         let id = self.next_id();
         request.asker().refuse(out, id, refusal);
-        Next::Answered
+        Next::Replied
     }
 
     /// When [`Session::on_time`] is due.

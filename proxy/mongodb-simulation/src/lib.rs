@@ -10,7 +10,7 @@
 //! | `driver` | a client: what it sends, what it expects |
 //! | `io` | the shell's side of a session |
 //! | `world` | all together, with random events |
-//! | `raw` | a client that sends any bytes, and a server that answers with any |
+//! | `raw` | a client that sends any bytes, and a server that replies with any |
 
 #![forbid(unsafe_code)]
 

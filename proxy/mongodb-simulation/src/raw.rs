@@ -1,4 +1,4 @@
-//! A client that sends any bytes, and a server that answers with any.
+//! A client that sends any bytes, and a server that replies with any.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use weir_mongodb_session::{AfterRelay, AfterReply, Leave, Lost, Next, Refusal, R
 
 use crate::io::SimulatedIo;
 
-/// The next message is that of the client, a reply of its server, or a server's answer to its login.
+/// The next message is that of the client, a reply of its server, or a server's reply to its login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Client,
@@ -29,8 +29,8 @@ struct Raw {
 }
 
 /// The first byte chooses the logins of the listener. The messages of the input are those of the client while it may speak, and those of its
-/// server while a reply is due. Whatever they are, nothing panics, an answer is a message, only a login opens the way to a server, and nothing
-/// is pinned at the end.
+/// server while a reply is due. Whatever they are, nothing panics, a reply is a message, only a login opens the way to a server,
+/// and nothing is pinned at the end.
 pub fn run_raw(data: &[u8]) {
     let Some((&choice, mut input)) = data.split_first() else { return };
     let methods = match choice >> 1 & 3 {
@@ -74,7 +74,7 @@ impl Raw {
         let mut out = Vec::new();
         let next = self.session.on_request(&request, &self.io, &mut out);
         match next {
-            Next::Answered => {}
+            Next::Replied => {}
             Next::Take(_) if self.choice & 1 == 1 => {
                 self.session.on_no_server(&Refusal::overloaded("full"), &self.io, &mut out);
             }
@@ -91,9 +91,9 @@ impl Raw {
             }
             Next::Wait | Next::Derive(_) | Next::Close(_) => return false,
         }
-        assert!(out.is_empty() == request.is_unacknowledged(), "one answer, if one is wanted");
-        let answer = Framer::default().next(&out).expect("a message");
-        assert!(answer.is_none_or(|piece| piece.is_whole() && piece.header.response_to == request.id));
+        assert!(out.is_empty() == request.is_unacknowledged(), "one reply, if one is wanted");
+        let reply = Framer::default().next(&out).expect("a message");
+        assert!(reply.is_none_or(|piece| piece.is_whole() && piece.header.response_to == request.id));
         true
     }
 
@@ -102,7 +102,7 @@ impl Raw {
         let accepted = read.filter(|(found, _)| self.session.on_reply_head(&found.header).is_ok());
         let Some((found, reply)) = accepted else {
             self.turn = Turn::Client;
-            return self.session.on_server_lost(false, &self.io, &mut Vec::new()) == Lost::Answered;
+            return self.session.on_server_lost(false, &self.io, &mut Vec::new()) == Lost::Replied;
         };
         match self.session.on_reply(&found.header, found.flags, &reply, &self.io) {
             Ok(after) => {
@@ -121,7 +121,7 @@ impl Raw {
         match after {
             Some(AfterRelay::LoggedIn) => assert!(self.session.login().is_done()),
             Some(AfterRelay::Pass) => assert!(!self.session.login().is_done()),
-            Some(AfterRelay::Answered) => {}
+            Some(AfterRelay::Replied) => {}
             Some(AfterRelay::Close) => return false,
             None => self.session.on_relay_lost(&mut out),
         }

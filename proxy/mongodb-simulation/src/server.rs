@@ -36,7 +36,7 @@ pub struct ModelServer {
 }
 
 /// The content of a reply.
-enum Answer {
+enum Content {
     Plain,
     Batch { tag: i64, id: i64 },
     Error(i32),
@@ -71,15 +71,15 @@ impl ModelServer {
         let may_stream = message.flags.contains(Flags::EXHAUST_ALLOWED) && command.name == b"getMore";
         let (mut replies, mut to) = (Vec::new(), message.header.request);
         loop {
-            let answer = self.answer(&command);
-            let follows = may_stream && matches!(answer, Answer::Batch { id, .. } if id != 0);
+            let content = self.execute(&command);
+            let follows = may_stream && matches!(content, Content::Batch { id, .. } if id != 0);
             if message.flags.contains(Flags::MORE_TO_COME) {
                 return replies;
             }
             self.last_message += 1;
             let (ids, mut out) = (Ids { request: self.last_message, response_to: to }, Vec::new());
             let flags = if follows { Flags::MORE_TO_COME } else { Flags::empty() };
-            message::write(&mut out, ids, flags, |body| write(&answer, body));
+            message::write(&mut out, ids, flags, |body| write(&content, body));
             replies.push(out);
             to = self.last_message;
             if !follows {
@@ -88,45 +88,45 @@ impl ModelServer {
         }
     }
 
-    fn answer(&mut self, command: &Command<'_>) -> Answer {
+    fn execute(&mut self, command: &Command<'_>) -> Content {
         let part = command.session.zip(command.txn_number).filter(|_| command.is_in_transaction);
         if let Some((session, number)) = part
             && let Err(code) = self.transact(command, *session, number)
         {
-            return Answer::Error(code);
+            return Content::Error(code);
         }
         match command.name {
             b"find" => {
                 let tag = command.body.get(b"tag").ok().flatten().and_then(Value::as_integer).expect("a tag");
                 let batches = tag % 5;
                 if batches == 0 {
-                    return Answer::Batch { tag, id: 0 };
+                    return Content::Batch { tag, id: 0 };
                 }
                 self.last_cursor += 1;
                 self.cursors.insert(self.last_cursor, Cursor { session: command.session.copied(), tag, batches });
-                Answer::Batch { tag, id: self.last_cursor }
+                Content::Batch { tag, id: self.last_cursor }
             }
             b"getMore" => self.more(command.cursor().expect("a cursor"), command.session.copied()),
             b"killCursors" => {
                 for id in command.cursors.expect("cursors").elements() {
                     self.cursors.remove(&id.expect("whole").value.as_integer().expect("an id"));
                 }
-                Answer::Plain
+                Content::Plain
             }
-            _ => Answer::Plain,
+            _ => Content::Plain,
         }
     }
 
-    fn more(&mut self, id: i64, session: Option<Lsid>) -> Answer {
+    fn more(&mut self, id: i64, session: Option<Lsid>) -> Content {
         let Some(cursor) = self.cursors.get_mut(&id).filter(|cursor| cursor.session == session) else {
-            return Answer::Error(43);
+            return Content::Error(43);
         };
         cursor.batches -= 1;
         let (tag, is_over) = (cursor.tag, cursor.batches == 0);
         if is_over {
             self.cursors.remove(&id);
         }
-        Answer::Batch { tag, id: if is_over { 0 } else { id } }
+        Content::Batch { tag, id: if is_over { 0 } else { id } }
     }
 
     fn transact(&mut self, command: &Command<'_>, session: Lsid, number: i64) -> Result<(), i32> {
@@ -151,10 +151,10 @@ impl ModelServer {
     }
 }
 
-fn write(answer: &Answer, body: &mut Writer<'_>) {
-    match answer {
-        Answer::Plain => {}
-        Answer::Batch { tag, id } => {
+fn write(content: &Content, body: &mut Writer<'_>) {
+    match content {
+        Content::Plain => {}
+        Content::Batch { tag, id } => {
             body.document("cursor", |cursor| {
                 cursor.array("nextBatch", 0..3, |writer, name, _| {
                     writer.document(name, |document| document.int64("tag", *tag));
@@ -164,7 +164,7 @@ fn write(answer: &Answer, body: &mut Writer<'_>) {
             });
             body.int64("tag", *tag);
         }
-        Answer::Error(code) => {
+        Content::Error(code) => {
             body.double("ok", 0.0);
             body.string("errmsg", "refused");
             body.int32("code", *code);

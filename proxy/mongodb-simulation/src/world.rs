@@ -111,7 +111,7 @@ impl World {
             body.string("$db", "admin");
         });
         let next = session.on_request(&Request::read(&hello).expect("a request"), &self.io, &mut out);
-        assert!(matches!(next, Next::Answered) && !out.is_empty());
+        assert!(matches!(next, Next::Replied) && !out.is_empty());
         Connection {
             session,
             driver,
@@ -168,8 +168,8 @@ impl World {
         let mut out = Vec::new();
         let request = Request::read(&bytes).expect("a request");
         match connection.session.on_request(&request, &self.io, &mut out) {
-            Next::Answered if request.is_unacknowledged() => assert!(out.is_empty(), "L2"),
-            Next::Answered => driver.on_reply(sent, &out, connection.number, self.is_calm),
+            Next::Replied if request.is_unacknowledged() => assert!(out.is_empty(), "L2"),
+            Next::Replied => driver.on_reply(sent, &out, connection.number, self.is_calm),
             Next::Take(want) => {
                 assert!(out.is_empty());
                 connection.sent = Some(sent);
@@ -310,7 +310,7 @@ impl World {
         let sent = connection.sent.take().expect("a request");
         match lost {
             _ if connection.is_gone => self.replace(at),
-            Lost::Answered => self.drivers[connection.driver].on_reply(sent, &out, connection.number, self.is_calm),
+            Lost::Replied => self.drivers[connection.driver].on_reply(sent, &out, connection.number, self.is_calm),
             Lost::Close => self.vanish(at),
         }
         self.take_cleanups(at);

@@ -183,7 +183,7 @@ impl State {
     /// The user has as many connections as it may.
     pub(crate) fn become_user(&mut self, user: &Arc<UserSettings>, io: &impl Io) -> Result<(), &'static str> {
         let login = user.login_key();
-        let is_asking = self.hold == Some(Hold::Pin) || self.pin_answer.is_some();
+        let is_asking = self.hold == Some(Hold::Pin) || self.pin_result.is_some();
         let is_bound =
             self.pins.is_some() || self.parked.is_some() || is_asking || self.is_subscriber() || !self.is_quiet();
         if login != self.login && is_bound {
@@ -299,7 +299,7 @@ impl State {
     /// numbers in `wire`, from 0, are to be left out.
     ///
     /// # Errors
-    /// The text to answer EXEC with.
+    /// The text of the reply to EXEC.
     pub(crate) fn check_queued(
         &self,
         wire: &[u8],

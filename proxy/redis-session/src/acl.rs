@@ -48,7 +48,7 @@ impl State {
     /// ACL and its subcommands but WHOAMI. Whether the client may use them is decided.
     pub(crate) fn acl(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if self.transaction.is_some() {
-            return self.queue_answer(request, io);
+            return self.queue_local(request, io);
         }
         io.count(Some(command), 1);
         match (command.name, request.argc()) {

@@ -17,7 +17,7 @@ use crate::{
 const NODE_ID: &str = "77656972000000000000000000000000000000aa";
 
 /// Whether the listener answers for itself, as the only node. The other subcommands concern the state of one real node.
-pub(crate) fn is_answered_here(command: &Command) -> bool {
+pub(crate) fn is_local(command: &Command) -> bool {
     matches!(command.subcommand_name(), Some("slots" | "shards" | "nodes" | "myid" | "info" | "keyslot"))
 }
 

@@ -52,7 +52,7 @@ impl DbChange {
     }
 }
 
-/// The answers to the SELECTs of a transaction.
+/// The replies to the SELECTs of a transaction.
 #[derive(Debug)]
 struct Selects {
     /// Place among the commands, and database; those that have not been answered yet, in order.

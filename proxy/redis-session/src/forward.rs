@@ -199,10 +199,10 @@ impl State {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
         if let Some(change) = &mut self.changes_db {
-            // As the server wrote it: the gateway's own answers in it are empty where the client wants no replies.
+            // As the server wrote it: the gateway's own replies in it are empty where the client wants no replies.
             change.note(exchange, bytes);
         }
-        let edited = if self.local_replies.is_some() { self.with_answers(exchange, bytes, io) } else { None };
+        let edited = if self.local_replies.is_some() { self.with_local_replies(exchange, bytes, io) } else { None };
         let bytes = edited.as_deref().unwrap_or(bytes);
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
@@ -251,12 +251,12 @@ impl State {
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
         }
-        self.local_replies.take_if(|answers| answers.exchange() == exchange);
+        self.local_replies.take_if(|replies| replies.exchange() == exchange);
         if self.tracking.is_some() {
-            self.tracked_answered(exchange, kind == FrameKind::Error, io);
+            self.on_tracked_reply(exchange, kind == FrameKind::Error, io);
         }
         if self.caching.is_some() {
-            self.cached_answered(exchange, kind, io);
+            self.on_cached_reply(exchange, kind, io);
         }
         self.flush_due(io);
         if self.pins.is_some() {
@@ -293,7 +293,7 @@ impl State {
         self.order.forget_beginning(exchange);
         self.give_up_attempt(exchange);
         // The error is a reply of its own and no part of the array that has begun.
-        self.local_replies.take_if(|answers| answers.exchange() == exchange);
+        self.local_replies.take_if(|replies| replies.exchange() == exchange);
         self.on_reply(exchange, &refusal::line(text), Some(FrameKind::Error), io)
     }
 
@@ -360,7 +360,7 @@ impl State {
         }
     }
 
-    /// Answers with an error of the gateway's own.
+    /// Replies with an error of the gateway's own.
     pub(crate) fn error(&mut self, io: &impl Io, text: &str) -> CommandStatus {
         self.error_line(io, text.as_bytes())
     }
@@ -378,7 +378,7 @@ impl State {
         CommandStatus::Done
     }
 
-    /// Answers with an error that also spoils a transaction being queued, as the server does for a command it cannot queue.
+    /// Replies with an error that also spoils a transaction being queued, as the server does for a command it cannot queue.
     pub(crate) fn reject(&mut self, io: &impl Io, text: &str) -> CommandStatus {
         self.reject_with(io, |out| out.extend_from_slice(text.as_bytes()))
     }

@@ -344,7 +344,7 @@ mod tests {
         let replies = ["*1\r\n$1\r\na\r\n", "*2\r\n$-1\r\n$3\r\n\r\n\r\r\n", "-LOADING x\r\n"];
         let wanted = "*4\r\n$-1\r\n$1\r\na\r\n$3\r\n\r\n\r\r\n-LOADING x\r\n";
         assert_eq!(merged(order.clone(), &replies), wanted);
-        // A shard that answers too little does not shift what follows.
+        // A shard that replies too little does not shift what follows.
         let short = merged(order, &["*1\r\n:1\r\n", "*1\r\n:2\r\n", "*1\r\n:3\r\n"]);
         assert_eq!(short, format!("*4\r\n:2\r\n:1\r\n-{MISMATCH}\r\n:3\r\n"));
     }

@@ -118,7 +118,7 @@ impl State {
         if let Some(info) = io.server(key) {
             return Ok(info);
         }
-        if version == Version::Resp3 && self.pin_answer == Some(Err(Refusal::Greeting)) {
+        if version == Version::Resp3 && self.pin_result == Some(Err(Refusal::Greeting)) {
             // The very words of a server without HELLO: clients fall back to RESP2 on them, and on no others.
             let mut text = Vec::new();
             redis::text::unknown_command(&mut text, request);
@@ -180,7 +180,7 @@ impl State {
         let known = self.users.as_ref().and_then(|users| users.log_in(user, password)).cloned();
         if let Some(user) = known {
             // The lane for HELLO has been greeted, which is all it was for.
-            if let Some(Ok(())) = self.pin_answer.take() {
+            if let Some(Ok(())) = self.pin_result.take() {
                 io.unpin(true);
             }
             return match self.become_user(&user, io) {

@@ -23,7 +23,7 @@ use crate::{
 const SECTION: &[u8] = b"weir";
 
 impl State {
-    /// Answers INFO, or sends it on.
+    /// Replies to INFO, or sends it on.
     pub(crate) fn info(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let others: Vec<&[u8]> = (1..request.argc())
             .map(|index| request.text(index))
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_the_section_and_an_error_stays() {
+    fn an_empty_reply_is_the_section_and_an_error_stays() {
         assert_eq!(appended("$0\r\n\r\n"), "$13\r\n# Weir\r\na:1\r\n\r\n");
         assert_eq!(appended("-LOADING x\r\n"), "-LOADING x\r\n");
     }

@@ -24,7 +24,7 @@ impl Session {
     /// Panics if a rule is broken.
     pub fn check(&self, lanes: HeldLanes) {
         let state = &self.state;
-        let is_pinned = state.pins.is_some() || state.pin_answer == Some(Ok(()));
+        let is_pinned = state.pins.is_some() || state.pin_result == Some(Ok(()));
         let (is_asked, is_parked) = (state.hold == Some(Hold::Pin), state.parked.is_some());
         let claimed = HeldLanes { is_pinned, is_asked, is_parked };
         assert_eq!(lanes, claimed, "session and shell agree on the lanes; one is waited for only if it will come");

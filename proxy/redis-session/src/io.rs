@@ -45,7 +45,7 @@ pub struct Sample {
     pub is_logged: bool,
 }
 
-/// Answer to [`Lanes::pin`].
+/// Result of [`Lanes::pin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinning {
     /// The lane is here.
@@ -67,7 +67,7 @@ pub enum NoSubscription {
     Refused(Refusal),
 }
 
-/// Answer to [`Feeds::track`].
+/// Result of [`Feeds::track`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// Every change is heard of.
@@ -283,7 +283,7 @@ pub trait Tally {
     fn report(&self, violation: &Violation);
 }
 
-/// The surroundings of a session. Every call returns at once, and none has an answer that a shell could forget to give.
+/// The surroundings of a session. Every call returns at once, and none has a reply that a shell could forget to give.
 pub trait Io: Clock + Replies + Admission + Lanes + Topology + Feeds + Clients + Tally {}
 
 impl<T: Clock + Replies + Admission + Lanes + Topology + Feeds + Clients + Tally> Io for T {}

@@ -1,5 +1,5 @@
 //! Commands in a transaction that the gateway answers itself (ACL WHOAMI, CLIENT ID): a PING takes their place on the wire, and
-//! when EXEC's reply comes to it, they are carried out and their answers take the place of its own. Where EXEC is not carried
+//! when EXEC's reply comes to it, they are carried out and their replies take the place of its own. Where EXEC is not carried
 //! out, neither are they.
 
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ impl LocalReplies {
 impl State {
     /// The command is answered here, also in a transaction. The others that are answered here change how the client speaks
     /// or is served (HELLO, AUTH, CLIENT REPLY), which cannot be done in the middle of a reply.
-    pub(crate) fn is_answered_inside(&self, command: &Command, class: Class, io: &impl Io) -> bool {
+    pub(crate) fn is_local_inside(&self, command: &Command, class: Class, io: &impl Io) -> bool {
         use ClientCommand::*;
         match class {
             Class::Local(LocalCommand::Client(client)) => {
@@ -64,37 +64,37 @@ impl State {
                 matches!(local, AclWhoami | Readonly | Readwrite | Asking)
             }
             Class::Monitor => true,
-            Class::Cluster => io.topology().is_some() && cluster::is_answered_here(command),
+            Class::Cluster => io.topology().is_some() && cluster::is_local(command),
             _ => self.users.is_some() && is_acl(command),
         }
     }
 
-    /// A piece of the reply to `exchange` with the answers in their places; `None` if it has none.
+    /// A piece of the reply to `exchange` with the local replies in their places; `None` if it has none.
     #[cold]
-    pub(crate) fn with_answers(&mut self, exchange: u64, mut bytes: &[u8], io: &impl Io) -> Option<Vec<u8>> {
-        let mut answers = self.local_replies.take_if(|answers| answers.exchange == exchange)?;
+    pub(crate) fn with_local_replies(&mut self, exchange: u64, mut bytes: &[u8], io: &impl Io) -> Option<Vec<u8>> {
+        let mut replies = self.local_replies.take_if(|replies| replies.exchange == exchange)?;
         let mut out = Vec::with_capacity(bytes.len());
-        while let Some(piece) = answers.reply.next(&mut bytes) {
+        while let Some(piece) = replies.reply.next(&mut bytes) {
             match piece {
-                Piece::Inside { place, end, .. } if answers.due.front().is_some_and(|due| due.place == place) => {
+                Piece::Inside { place, end, .. } if replies.due.front().is_some_and(|due| due.place == place) => {
                     if end.is_some()
-                        && let Some(answer) = answers.due.pop_front()
+                        && let Some(local) = replies.due.pop_front()
                     {
-                        let has_room = (answers.bytes as u64) < self.settings.pipeline_bytes;
-                        let reply = if has_room { self.answer(&answer.wire, io) } else { too_much(io) };
-                        answers.bytes += reply.len();
+                        let has_room = (replies.bytes as u64) < self.settings.pipeline_bytes;
+                        let reply = if has_room { self.execute_local(&local.wire, io) } else { too_much(io) };
+                        replies.bytes += reply.len();
                         out.extend(reply);
                     }
                 }
                 Piece::Inside { bytes, .. } | Piece::Outside(bytes) => out.extend_from_slice(bytes),
             }
         }
-        self.local_replies = Some(answers);
+        self.local_replies = Some(replies);
         Some(out)
     }
 
     /// Carries out a command of a transaction; its reply.
-    fn answer(&mut self, wire: &[u8], io: &impl Io) -> Vec<u8> {
+    fn execute_local(&mut self, wire: &[u8], io: &impl Io) -> Vec<u8> {
         let limits = RequestLimits {
             stream_bytes: self.settings.transaction_bytes_max.min(u32::MAX.into()) as u32,
             ..self.limits
@@ -125,7 +125,7 @@ impl State {
     }
 }
 
-/// Instead of an answer: those before it were too long.
+/// Instead of a reply: those before it were too long.
 fn too_much(io: &impl Io) -> Vec<u8> {
     io.count_shed("transaction_size");
     refusal::line(refusal::TRANSACTION_FULL)

@@ -44,7 +44,7 @@ impl Session {
         let is_free = state.transaction.is_none()
             && state.pins.is_none()
             && state.parked.is_none()
-            && state.pin_answer.is_none()
+            && state.pin_result.is_none()
             && state.tunnel.is_none()
             && !state.is_subscriber()
             && state.tracking.is_none()

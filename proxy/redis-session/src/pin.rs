@@ -105,7 +105,7 @@ impl fmt::Display for Pins {
 }
 
 impl State {
-    /// Makes sure that the client has a lane of its own, for `reason`; a refusal is the answer to `command`.
+    /// Makes sure that the client has a lane of its own, for `reason`; a refusal is the reply to `command`.
     pub(crate) fn need_pin(
         &mut self,
         reason: PinReason,
@@ -130,7 +130,7 @@ impl State {
         })
     }
 
-    /// As [`State::need_pin`], without an answer. Before the client gets a lane, all it sent must be answered: a command on
+    /// As [`State::need_pin`], without a reply. Before the client gets a lane, all it sent must be answered: a command on
     /// another connection could overtake it.
     pub(crate) fn request_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
         if let Some((_, pins)) = self.pins.as_mut().filter(|(held, _)| held.shard == key.shard) {
@@ -149,7 +149,7 @@ impl State {
             }
             self.park(io);
         }
-        match self.pin_answer.take() {
+        match self.pin_result.take() {
             Some(Err(refusal)) => return Err(NoPin::Refused(refusal)),
             // While it was on its way the slot has moved.
             Some(Ok(())) if self.pin_asked != Some(key) => io.unpin(true),
@@ -271,7 +271,7 @@ impl State {
     pub(crate) fn on_pin_loss(&mut self, _cause: LossCause, io: &impl Io) {
         let Some((_, pins)) = self.pins.take() else {
             // The lane had arrived, but the command that requested it has not been processed again yet.
-            self.pin_answer = None;
+            self.pin_result = None;
             return;
         };
         self.forget_watched(pins);

@@ -16,7 +16,7 @@ use crate::{
     state::State,
 };
 
-/// Redirections of one request; after that its last error is the answer.
+/// Redirections of one request; after that its last error is the reply.
 const HOPS_MAX: u8 = 3;
 /// Before a request is tried again whose slot is being moved, or whose node is not known yet.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
@@ -49,8 +49,8 @@ pub(crate) struct Attempt {
     is_script: bool,
     /// The error that is arriving.
     line: Vec<u8>,
-    /// Its answer has begun, and is one.
-    is_answered: bool,
+    /// Its reply has begun, and is no redirection.
+    has_reply: bool,
 }
 
 impl Attempt {
@@ -68,7 +68,7 @@ impl Attempt {
             is_watching: false,
             is_script: false,
             line: Vec::new(),
-            is_answered: false,
+            has_reply: false,
         }
     }
 
@@ -88,17 +88,17 @@ enum Redirection {
     Later,
     /// The transaction was not executed; the reason was in the reply to an inner command, and may have been a redirection.
     Aborted,
-    /// It is the answer, and the map may be old.
+    /// The error is the reply, and the map may be old.
     Down,
-    /// Nothing: it is the answer.
-    Answer,
+    /// The error is the reply.
+    None,
 }
 
 /// The result of an advice.
 enum RedirectResult {
     /// The request is on its way again, or will be.
     Yes,
-    /// The error is the answer after all.
+    /// The error is the reply after all.
     No,
     /// The node that it leads to takes nothing.
     Refused(Refusal),
@@ -116,13 +116,13 @@ fn advice(line: &[u8], is_unit: bool) -> Redirection {
         Some((slot?.parse().ok()?, Node { host, port: port.parse().ok()? }))
     };
     match word {
-        "MOVED" => target().map_or(Redirection::Answer, |(slot, node)| Redirection::Moved(slot, node)),
-        "ASK" => target().map_or(Redirection::Answer, |(_, node)| Redirection::Ask(node)),
+        "MOVED" => target().map_or(Redirection::None, |(slot, node)| Redirection::Moved(slot, node)),
+        "ASK" => target().map_or(Redirection::None, |(_, node)| Redirection::Ask(node)),
         // Nothing of it was executed. A replica says READONLY that was the primary a moment ago.
         "TRYAGAIN" | "READONLY" => Redirection::Later,
         "EXECABORT" if is_unit => Redirection::Aborted,
         "CLUSTERDOWN" => Redirection::Down,
-        _ => Redirection::Answer,
+        _ => Redirection::None,
     }
 }
 
@@ -170,12 +170,12 @@ impl State {
         }
     }
 
-    /// Its reply is lost: what comes in its place is the answer.
+    /// Its reply is lost: what comes in its place is the reply for the client.
     pub(crate) fn give_up_attempt(&mut self, exchange: u64) {
         if let Some(attempt) = self.attempt(exchange) {
             attempt.line.clear();
             attempt.is_waiting = false;
-            attempt.is_answered = true;
+            attempt.has_reply = true;
         }
     }
 
@@ -199,9 +199,9 @@ impl State {
         io: &impl Io,
     ) -> Option<Cow<'a, [u8]>> {
         let Some(attempt) = self.attempt(exchange) else { return Some(self.unless_moved(bytes, end, io)) };
-        let is_error = !attempt.line.is_empty() || (!attempt.is_answered && bytes.first() == Some(&b'-'));
+        let is_error = !attempt.line.is_empty() || (!attempt.has_reply && bytes.first() == Some(&b'-'));
         if !is_error {
-            attempt.is_answered = true;
+            attempt.has_reply = true;
             return Some(bytes.into());
         }
         attempt.line.extend_from_slice(bytes);
@@ -212,7 +212,7 @@ impl State {
             return self.learn(exchange, advice, line, io).map(Cow::from);
         }
         let is_redirection = matches!(advice, Redirection::Moved(..) | Redirection::Ask(_));
-        let answer = match self.follow(exchange, advice, io) {
+        let reply = match self.follow(exchange, advice, io) {
             RedirectResult::Yes => return None,
             RedirectResult::No if is_redirection => refusal::line(refusal::NOT_FOLLOWED),
             RedirectResult::No => line,
@@ -222,7 +222,7 @@ impl State {
             }
         };
         self.give_up_attempt(exchange);
-        Some(answer.into())
+        Some(reply.into())
     }
 
     /// A node's redirection of a request on the client's own lane. The client may retry at once, so the map is updated before the
@@ -231,7 +231,7 @@ impl State {
         let (from, slot) =
             self.attempt(exchange).map(|attempt| (attempt.shard, attempt.slot.filter(|_| !attempt.is_script)))?;
         let (line, is_known) = match advice {
-            Redirection::Answer => return Some(line),
+            Redirection::None => return Some(line),
             Redirection::Moved(of, node) => {
                 let is_known = slot == Some(of) && io.redirected(slot, &node, from).is_some();
                 (refusal::line(refusal::NOT_FOLLOWED), is_known)
@@ -249,7 +249,7 @@ impl State {
         None
     }
 
-    /// Keeps the answer to a request on the client's own lane until the map is new, for a moment at most.
+    /// Keeps the reply to a request on the client's own lane until the map is new, for a moment at most.
     fn delay_reply(&mut self, exchange: u64, line: Vec<u8>, io: &impl Io) {
         let Some(attempt) = self.attempt(exchange) else { return };
         attempt.line = line;
@@ -285,7 +285,7 @@ impl State {
             return bytes.into();
         }
         match advice(&bytes[1..], false) {
-            Redirection::Answer => bytes.into(),
+            Redirection::None => bytes.into(),
             Redirection::Moved(..) | Redirection::Ask(_) => {
                 io.refresh();
                 refusal::line(refusal::NOT_FOLLOWED).into()
@@ -301,7 +301,7 @@ impl State {
     fn follow(&mut self, exchange: u64, advice: Redirection, io: &impl Io) -> RedirectResult {
         let Some(attempt) = self.attempt(exchange) else { return RedirectResult::No };
         let (from, hops, is_script) = (attempt.shard, attempt.hops, attempt.is_script);
-        if advice == Redirection::Answer {
+        if advice == Redirection::None {
             return RedirectResult::No;
         }
         // A script may say such words of itself, so they count for the keys of its own command only.
@@ -311,7 +311,7 @@ impl State {
         };
         let is_asking = matches!(advice, Redirection::Ask(_));
         let (node, moved) = match advice {
-            Redirection::Answer => return RedirectResult::No,
+            Redirection::None => return RedirectResult::No,
             Redirection::Down => {
                 io.refresh();
                 return RedirectResult::No;
@@ -358,7 +358,7 @@ impl State {
     fn must_wait(&self, exchange: u64, slot: u16, target: u16, io: &impl Io) -> bool {
         let is_ahead = |other: &Attempt| {
             let is_elsewhere = other.is_waiting || (other.was_redirected() && other.shard != target);
-            other.exchange < exchange && other.slot == Some(slot) && !other.is_answered && is_elsewhere
+            other.exchange < exchange && other.slot == Some(slot) && !other.has_reply && is_elsewhere
         };
         self.attempts.iter().any(is_ahead) || io.must_settle(self.key_at(target))
     }
@@ -378,7 +378,7 @@ impl State {
 
     /// The pause of a request is over; true if the session should be woken.
     pub(crate) fn retry(&mut self, exchange: u64, io: &impl Io) -> bool {
-        // Its lane may have been lost meanwhile, which was its answer.
+        // Its lane may have been lost meanwhile: it has its reply then.
         let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.is_waiting) else { return false };
         if attempt.is_bound {
             return self.deliver_delayed_reply(exchange, io);
@@ -441,14 +441,14 @@ mod tests {
             ("MOVED 3999 :6381\r\n", Redirection::Moved(3999, node(None, 6381))),
             ("MOVED 3999 ::1:6381\r\n", Redirection::Moved(3999, node(Some("::1"), 6381))),
             ("ASK 1 redis-2.internal:7000\r\n", Redirection::Ask(node(Some("redis-2.internal"), 7000))),
-            ("MOVED 70000 127.0.0.1:6381\r\n", Redirection::Answer),
-            ("MOVED 1 127.0.0.1:0x50\r\n", Redirection::Answer),
-            ("MOVED\r\n", Redirection::Answer),
+            ("MOVED 70000 127.0.0.1:6381\r\n", Redirection::None),
+            ("MOVED 1 127.0.0.1:0x50\r\n", Redirection::None),
+            ("MOVED\r\n", Redirection::None),
             ("TRYAGAIN Multiple keys request during rehashing of slot\r\n", Redirection::Later),
             ("READONLY You can't write against a read only replica.\r\n", Redirection::Later),
             ("CLUSTERDOWN Hash slot not served\r\n", Redirection::Down),
-            ("EXECABORT Transaction discarded because of previous errors.\r\n", Redirection::Answer),
-            ("ERR unknown\r\n", Redirection::Answer),
+            ("EXECABORT Transaction discarded because of previous errors.\r\n", Redirection::None),
+            ("ERR unknown\r\n", Redirection::None),
         ];
         for (line, wanted) in cases {
             assert_eq!(advice(line.as_bytes(), false), wanted, "{line}");

@@ -82,7 +82,7 @@ impl Session {
     /// Takes bytes of the client.
     ///
     /// # Errors
-    /// The client broke the protocol: the answer has been written, the shell reports and closes. If replies to earlier
+    /// The client broke the protocol: the reply has been written, the shell reports and closes. If replies to earlier
     /// commands are due, the error comes from [`Session::on_wake`] once they are out.
     pub fn on_client(&mut self, bytes: &[u8], io: &impl Io) -> Result<(), Violation> {
         let result = if self.input.is_empty() {
@@ -232,7 +232,7 @@ impl Session {
         };
     }
 
-    /// Answers a protocol error in Redis's words, behind the replies that are due.
+    /// Replies to a protocol error in Redis's words, behind the replies that are due.
     fn protocol_violation(&mut self, error: &ProtocolError, io: &impl Io) -> Violation {
         if let Some(text) = error.client_text() {
             self.state.local(io, |out| encode::error(out, text.as_bytes()));
@@ -294,7 +294,7 @@ impl Session {
 
     /// The rest of the SUBSCRIBE in flight is refused with this error; true if the session should be woken.
     pub fn on_subscription_refused(&mut self, line: &[u8], io: &impl Io) -> bool {
-        self.state.on_answered(line, FrameKind::Error, io)
+        self.state.complete_with(line, FrameKind::Error, io)
     }
 
     /// The reply to a PUBLISH that went by [`Feeds::publish`](crate::io::Feeds::publish); `None` if it is lost. True if the
@@ -356,7 +356,7 @@ impl Session {
             return false;
         }
         self.state.hold = None;
-        self.state.pin_answer = Some(result);
+        self.state.pin_result = Some(result);
         true
     }
 
@@ -403,7 +403,7 @@ impl Session {
         if stops { Next::Wait } else { Next::Read }
     }
 
-    /// The client broke the protocol, and the answer waits for its turn.
+    /// The client broke the protocol, and the reply waits for its turn.
     pub(crate) fn is_violated(&self) -> bool {
         self.violation.is_some()
     }
@@ -488,11 +488,11 @@ impl Session {
 
     /// Bytes held: commands, those of a transaction being queued too, and replies that wait for their turn.
     pub fn held_bytes(&self) -> usize {
-        self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes()) + self.unanswered_bytes()
+        self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes()) + self.pending_bytes()
     }
 
     /// Bytes of held commands and undelivered replies; a transaction that is only queued waits for its client.
-    pub fn unanswered_bytes(&self) -> usize {
+    pub fn pending_bytes(&self) -> usize {
         self.input.len() + self.state.order.waiting_bytes() + self.kept_pushes()
     }
 

@@ -44,7 +44,7 @@ pub const BLOCKING_MAX: u32 = 512;
 pub const AUTH_FAILURE_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest of these waits: it doubles with every wrong password from one address. Default 2 s: shorter than clients wait
-/// for an answer, for others may come from the same address.
+/// for a reply, for others may come from the same address.
 pub const AUTH_FAILURE_DELAY_MAX: Duration = Duration::from_secs(2);
 
 /// Wrong passwords on one connection; then it is closed. Default 10.
@@ -79,7 +79,7 @@ pub enum UnknownCommands {
     /// Send it on (modules, newer servers); it is treated as stateful, so it never touches a shared lane's state.
     #[default]
     Forward,
-    /// Answer `ERR unknown command` at the gateway.
+    /// Reply with `ERR unknown command` at the gateway.
     Refuse,
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum NoPlace {
 }
 
 impl NoPlace {
-    /// The error to answer, in the words of a server where it has some.
+    /// The error to reply with, in the words of a server where it has some.
     pub(crate) fn text(self, command: &Command) -> Vec<u8> {
         match self {
             Self::CrossSlot => refusal::CROSS_SLOT.into(),
@@ -143,7 +143,7 @@ pub(crate) fn goes_everywhere(command: &Command) -> bool {
 /// Where the command goes.
 ///
 /// # Errors
-/// The text to answer instead. The command is counted then.
+/// The text of the reply that takes its place. The command is counted then.
 pub(crate) fn destination(
     command: &'static Command,
     request: &Request<'_>,
@@ -189,7 +189,7 @@ pub(crate) fn destination(
 /// To each shard the command with its own keys, and what belongs to each of them (the values of MSET).
 ///
 /// # Errors
-/// The text to answer: the last key has no value.
+/// The text of the reply: the last key has no value.
 fn split(
     command: &'static Command,
     request: &Request<'_>,
@@ -238,7 +238,7 @@ fn split(
 /// One page of one shard: the cursor tells which. A cursor that is no number is for a server to refuse.
 ///
 /// # Errors
-/// The text to answer: there are fewer shards than when the scan began.
+/// The text of the reply: there are fewer shards than when the scan began.
 fn scan(request: &Request<'_>, io: &impl Io) -> Result<Destination, Vec<u8>> {
     let cursor = std::str::from_utf8(request.text(1)).ok().and_then(|text| text.parse().ok());
     let shards = io.shards();

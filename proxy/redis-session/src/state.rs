@@ -90,7 +90,7 @@ pub(crate) struct State {
     /// The lane that was requested last.
     pub(crate) pin_asked: Option<LaneKey>,
     /// The lane for the command at the front of the input has come, or will not.
-    pub(crate) pin_answer: Option<Result<(), Refusal>>,
+    pub(crate) pin_result: Option<Result<(), Refusal>>,
     /// The command at the front of the input has waited for room long enough.
     pub(crate) is_room_refused: bool,
     /// The command at the front of the input has been counted against the rate of the listener.
@@ -158,7 +158,7 @@ impl State {
             last_redirected: None,
             topology: 0,
             pin_asked: None,
-            pin_answer: None,
+            pin_result: None,
             is_room_refused: false,
             is_admitted: false,
             is_watch_broken: false,
@@ -237,7 +237,7 @@ impl State {
         self.is_admitted = false;
         self.is_rated = false;
         self.has_served_penalty = false;
-        if let Some(Ok(())) = self.pin_answer.take() {
+        if let Some(Ok(())) = self.pin_result.take() {
             io.unpin(true);
         }
     }
@@ -245,7 +245,7 @@ impl State {
     /// The command at the front of the input has waited for something that has come, or will not.
     #[inline]
     pub(crate) fn has_waited(&self) -> bool {
-        self.is_room_refused || self.is_admitted || self.pin_answer.is_some()
+        self.is_room_refused || self.is_admitted || self.pin_result.is_some()
     }
 
     pub(crate) fn release_hold(&mut self, io: &impl Io) {

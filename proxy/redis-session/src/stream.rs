@@ -15,7 +15,7 @@ use crate::{
     state::{Hold, State},
 };
 
-/// The answer to a large command that must be held whole to be understood (SUBSCRIBE with 10,000 channels, say).
+/// The reply to a large command that must be held whole to be understood (SUBSCRIBE with 10,000 channels, say).
 const TOO_LARGE: &str = "ERR weir: command too large";
 
 /// A large command before it flows.

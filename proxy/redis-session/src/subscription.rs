@@ -301,14 +301,16 @@ impl State {
 
     pub(crate) fn on_published(&mut self, reply: Option<&[u8]>, io: &impl Io) -> bool {
         match reply {
-            Some(reply) if !matches!(reply.first(), Some(b'-' | b'!')) => self.on_answered(reply, FrameKind::Reply, io),
-            Some(line) => self.on_answered(line, FrameKind::Error, io),
-            None => self.on_answered(&refusal::line(refusal::lost(LossCause::Closed)), FrameKind::Error, io),
+            Some(reply) if !matches!(reply.first(), Some(b'-' | b'!')) => {
+                self.complete_with(reply, FrameKind::Reply, io)
+            }
+            Some(line) => self.complete_with(line, FrameKind::Error, io),
+            None => self.complete_with(&refusal::line(refusal::lost(LossCause::Closed)), FrameKind::Error, io),
         }
     }
 
     /// The one reply to the command under way.
-    pub(crate) fn on_answered(&mut self, reply: &[u8], kind: FrameKind, io: &impl Io) -> bool {
+    pub(crate) fn complete_with(&mut self, reply: &[u8], kind: FrameKind, io: &impl Io) -> bool {
         if self.is_cut {
             return false;
         }

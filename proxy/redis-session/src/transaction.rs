@@ -118,7 +118,7 @@ impl State {
             Class::Local(Client(ClientCommand::Capa | ClientCommand::ImportSource | ClientCommand::Container)) => {
                 self.reject_with(io, |out| crate::client::unsupported_subcommand(out, command, request.text(1)))
             }
-            _ if self.is_answered_inside(command, class, io) => self.queue_answer(request, io),
+            _ if self.is_local_inside(command, class, io) => self.queue_local(request, io),
             Class::Shared
             | Class::Cluster
             | Class::Info
@@ -142,7 +142,7 @@ impl State {
         let db = match self.parse_db(request.text(1), io) {
             Ok(db) => db,
             // The server may have more databases than this listener allows: the gateway decides.
-            Err(_) => return self.queue_answer(request, io),
+            Err(_) => return self.queue_local(request, io),
         };
         if let Some(transaction) = self.transaction.as_mut().filter(|transaction| !transaction.is_spoiled) {
             transaction.selects.push((transaction.commands, db));
@@ -163,11 +163,11 @@ impl State {
     }
 
     /// Queues a command that is answered here.
-    pub(crate) fn queue_answer(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
+    pub(crate) fn queue_local(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         self.queue_as(request, true, io)
     }
 
-    fn queue_as(&mut self, request: &Request<'_>, is_answered: bool, io: &impl Io) -> CommandStatus {
+    fn queue_as(&mut self, request: &Request<'_>, is_local: bool, io: &impl Io) -> CommandStatus {
         let limits = (self.settings.transaction_commands_max, self.settings.transaction_bytes_max as usize);
         let Some(transaction) = &mut self.transaction else { return CommandStatus::Done };
         let is_full = transaction.commands >= limits.0 || transaction.bytes() + request.bytes.len() > limits.1;
@@ -180,7 +180,7 @@ impl State {
             return self.reject(io, refusal::BUFFERED);
         }
         if !transaction.is_spoiled {
-            if is_answered {
+            if is_local {
                 let wire = request.with_wire(<[u8]>::to_vec);
                 transaction.local_replies_bytes += wire.len();
                 transaction.local_replies.push(LocalReply { place: transaction.commands, wire });
@@ -266,7 +266,7 @@ impl State {
                 .is_some_and(|at| transaction.local_replies.binary_search_by_key(&at, |one| one.place).is_ok())
         };
         self.check_queued(&transaction.wire, stands_for_another, io)?;
-        transaction.local_replies.iter().try_for_each(|answer| self.check_queued(&answer.wire, |_| false, io))
+        transaction.local_replies.iter().try_for_each(|local| self.check_queued(&local.wire, |_| false, io))
     }
 
     /// EXEC cannot be carried out: the transaction is over, as the server has it.
@@ -345,8 +345,8 @@ impl State {
         self.order.sent_without_reply();
     }
 
-    /// UNWATCH, and DISCARD, which unwatches too. Lets the server forget the watched keys; its answer is the client's.
-    /// Without any the answer is known.
+    /// UNWATCH, and DISCARD, which unwatches too. Lets the server forget the watched keys; its reply is the client's.
+    /// Without any the reply is known.
     pub(crate) fn unwatch(&mut self, command: &'static Command, io: &impl Io) -> CommandStatus {
         let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
         if is_watching && let Err(taken) = self.need_room(Some(command), io) {

@@ -28,7 +28,7 @@ enum Frame {
 #[derive(Debug, Default)]
 pub(crate) struct Tunnel {
     /// MONITOR has been answered.
-    is_answered: bool,
+    has_reply: bool,
     /// With an error: it ends when what was sent behind it has been answered too.
     is_refused: bool,
     /// Replies to come.
@@ -158,7 +158,7 @@ impl State {
             Frame::Reply => {
                 tunnel.expected -= 1;
                 // The first reply is that to MONITOR itself.
-                let is_first = !std::mem::replace(&mut tunnel.is_answered, true);
+                let is_first = !std::mem::replace(&mut tunnel.has_reply, true);
                 tunnel.is_refused |= is_first && kind == FrameKind::Error;
                 wakes = self.complete(kind, io);
                 self.leave_if_refused(io);

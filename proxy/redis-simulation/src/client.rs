@@ -7,7 +7,7 @@ use weir_resp::{Value, ValueLimits};
 
 type Args = Vec<Vec<u8>>;
 
-/// The gateway's own answers that need no fault to happen.
+/// The gateway's own replies that need no fault to happen.
 const ORDINARY_REFUSALS: [&str; 7] = [
     "ERR weir: administrative command",
     "ERR weir: command '",
@@ -353,7 +353,7 @@ impl Client {
         let mut own_bytes = 0;
         for (args, reply) in queue.commands.iter().zip(replies) {
             let name = upper(args);
-            let is_own = is_answered_inside(&name, args);
+            let is_own = is_local_inside(&name, args);
             clock = clock.max(match &name[..] {
                 "BLPOP" => {
                     assert_eq!(reply, &Value::Null);
@@ -472,7 +472,7 @@ fn lossy(args: &Args) -> String {
 }
 
 /// The gateway replies to this command of a transaction itself.
-fn is_answered_inside(name: &str, args: &Args) -> bool {
+fn is_local_inside(name: &str, args: &Args) -> bool {
     match name {
         "CLIENT" | "READONLY" | "MONITOR" => true,
         "SELECT" => args[1] == b"40" || args[1] == b"x",

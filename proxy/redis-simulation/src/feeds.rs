@@ -23,7 +23,7 @@ pub(super) enum FeedEvent {
     Subscribed,
     Unsubscribed,
     Refused(Vec<u8>),
-    Answered(Option<Vec<u8>>),
+    Published(Option<Vec<u8>>),
     Lost,
 }
 
@@ -137,7 +137,7 @@ impl Feeds {
 
     pub(super) fn look(&self, world: &World) {
         let never = Duration::from_secs(1 << 30);
-        let patience = Patience { connection: never, answer: never, silence: never, unused: never };
+        let patience = Patience { connection: never, reply: never, silence: never, unused: never };
         self.registry.borrow_mut().look(patience, &refusal::line(refusal::STATE_LOST), world);
     }
 
@@ -234,8 +234,8 @@ impl RegistryIo for World {
         self.notify_client(client, FeedEvent::Refused(line.to_vec()));
     }
 
-    fn answered(&self, client: usize, reply: Option<&[u8]>) {
-        self.notify_client(client, FeedEvent::Answered(reply.map(<[u8]>::to_vec)));
+    fn published(&self, client: usize, reply: Option<&[u8]>) {
+        self.notify_client(client, FeedEvent::Published(reply.map(<[u8]>::to_vec)));
     }
 
     fn lost(&self, client: usize) {

@@ -318,7 +318,7 @@ impl Simulation {
                 FeedEvent::Subscribed => self.session.on_subscribed(&self.world),
                 FeedEvent::Unsubscribed => self.session.on_unsubscribed(&self.world),
                 FeedEvent::Refused(line) => self.session.on_subscription_refused(&line, &self.world),
-                FeedEvent::Answered(reply) => self.session.on_published(reply.as_deref(), &self.world),
+                FeedEvent::Published(reply) => self.session.on_published(reply.as_deref(), &self.world),
                 FeedEvent::Lost => {
                     self.session.on_subscription_lost(&self.world);
                     true
@@ -366,7 +366,7 @@ impl Simulation {
     }
 
     /// The requested lane comes, or does not; false if none was requested.
-    pub fn answer_pin(&mut self, result: Result<(), Refusal>) -> bool {
+    pub fn resolve_pin(&mut self, result: Result<(), Refusal>) -> bool {
         if !self.world.is_pin_requested() || self.end.is_some() {
             return false;
         }
@@ -425,7 +425,7 @@ impl Simulation {
             }
             did |= self.wake() | self.arrive(usize::MAX);
             if self.world.is_pin_requested() && self.world.policy().pinning != Pinning::TooManyBlocked {
-                did |= self.answer_pin(Ok(()));
+                did |= self.resolve_pin(Ok(()));
             }
             did |= self.connect_feed();
             for shard in self.world.feeds.shards() {

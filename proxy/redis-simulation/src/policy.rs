@@ -6,13 +6,13 @@ use weir_redis_session::io::{Full, Pinning};
 /// Reaction of the world to requests of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Answer to the next wish for a lane.
+    /// Result of the next wish for a lane.
     pub pinning: Pinning,
     /// The resource that the core is short of.
     pub full: Option<Full>,
     /// Requests that the rate of the listener still lets pass.
     pub admits: u64,
-    /// Answer to requests on the shared lane.
+    /// Result of requests on the shared lane.
     pub refusal: Option<Refusal>,
     /// The client has shown valid credentials, or needs none.
     pub is_trusted: bool,

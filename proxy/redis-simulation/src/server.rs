@@ -260,7 +260,7 @@ impl ServerConnection {
     }
 
     fn single(&mut self, name: &[u8], command: &Command, shared: &Shared, out: &mut Vec<u8>, in_exec: bool) {
-        if shared.shards > 1 && self.answer_as_shard(name, command, out) {
+        if shared.shards > 1 && self.reply_as_shard(name, command, out) {
             return;
         }
         match name {
@@ -350,7 +350,7 @@ impl ServerConnection {
     }
 
     /// False for commands that one shard answers for all.
-    fn answer_as_shard(&self, name: &[u8], command: &Command, out: &mut Vec<u8>) -> bool {
+    fn reply_as_shard(&self, name: &[u8], command: &Command, out: &mut Vec<u8>) -> bool {
         let shard = self.key.shard;
         match name {
             b"MGET" => {

@@ -92,7 +92,7 @@ impl<C: Choice> Run<'_, C> {
         let lanes = self.simulation.world.lane_count() as u64;
         let lane = self.choice.below(lanes.max(1)) as usize;
         match self.choice.below(19) {
-            16 | 17 => self.answer_pin(),
+            16 | 17 => self.resolve_pin(),
             0..=3 => self.speak(),
             4 | 5 => drop(self.simulation.arrive(size)),
             6 | 7 if lanes > 0 => drop(self.simulation.flush(lane)),
@@ -116,9 +116,9 @@ impl<C: Choice> Run<'_, C> {
     }
 
     /// The requested lane comes, or does not.
-    fn answer_pin(&mut self) {
+    fn resolve_pin(&mut self) {
         let is_refused = self.has_losses && self.choice.below(4) == 0;
-        self.simulation.answer_pin(if is_refused { Err(Refusal::Unreachable) } else { Ok(()) });
+        self.simulation.resolve_pin(if is_refused { Err(Refusal::Unreachable) } else { Ok(()) });
     }
 
     fn value(&mut self, of: &str) -> String {
@@ -289,7 +289,7 @@ impl<C: Choice> Run<'_, C> {
     }
 
     fn calm_down(&mut self) {
-        // Moves that are under way stay so: ASK is an answer too.
+        // Moves that are under way stay so: ASK is a reply too.
         self.simulation.world.server().busy.clear();
         self.simulation.world.learn();
         for _ in 0..ROUNDS {

@@ -257,7 +257,7 @@ impl<'a, C: Choice> Run<'a, C> {
                 let size = self.size();
                 self.listen(size);
             }
-            16 => self.answer_pin(),
+            16 => self.resolve_pin(),
             17 | 18 => self.happen(),
             _ => self.fail(),
         }
@@ -271,10 +271,10 @@ impl<'a, C: Choice> Run<'a, C> {
         self.client.read(&read, &self.simulation.world.server().touched.clone());
     }
 
-    fn answer_pin(&mut self) {
+    fn resolve_pin(&mut self) {
         let is_refused = self.faults.refusals && self.one_in(3);
         let refusal = [Refusal::Unreachable, Refusal::QueueTimeout, Refusal::Greeting][self.choice.below(3) as usize];
-        self.simulation.answer_pin(if is_refused { Err(refusal) } else { Ok(()) });
+        self.simulation.resolve_pin(if is_refused { Err(refusal) } else { Ok(()) });
     }
 
     /// Something that others do.

@@ -221,7 +221,7 @@ impl Hub {
         let settings = upstream.settings();
         let patience = Patience {
             connection: settings.lane_wait_timeout,
-            answer: settings.request_timeout,
+            reply: settings.request_timeout,
             silence: SILENCE_MAX,
             unused: UNUSED_MAX,
         };
@@ -424,7 +424,7 @@ impl RegistryIo for Hub {
         self.with_client(client, |connection| connection.on_subscription_refused(line));
     }
 
-    fn answered(&self, client: usize, reply: Option<&[u8]>) {
+    fn published(&self, client: usize, reply: Option<&[u8]>) {
         self.with_client(client, |connection| connection.on_published(reply));
     }
 

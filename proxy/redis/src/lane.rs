@@ -252,7 +252,7 @@ impl<'a> Exchange<'a> {
         Ok(value)
     }
 
-    /// The answer, if it is not an error.
+    /// The reply, if it is not an error.
     async fn command<'b>(
         &mut self,
         args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>,

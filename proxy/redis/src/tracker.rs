@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// have changed.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// The longest that it may take to answer; `request_timeout`, if that is shorter.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const REPLY_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time for which an unused lane is kept.
 const UNUSED_MAX: Duration = Duration::from_secs(10);
 /// Chunks read in a row before other tasks get their turn.
@@ -285,18 +285,19 @@ impl Tracker {
             // Writes at the previous primary may not have reached the new one.
             self.all_changed();
         }
-        self.look_at_lines(upstream.settings().request_timeout.min(ANSWER_MAX));
+        self.look_at_lines(upstream.settings().request_timeout.min(REPLY_TIME_MAX));
         self.settle_waiting(upstream.settings().lane_wait_timeout);
         let keys = self.table.borrow().keys();
         upstream.add_tracked_keys(keys as i64 - self.reported_keys.replace(keys) as i64);
         is_used || !self.lines.borrow().is_empty()
     }
 
-    fn look_at_lines(&self, answer_max: Duration) {
+    fn look_at_lines(&self, reply_time_max: Duration) {
         let now = turn::now();
         for line in self.lines.borrow_mut().values_mut() {
             let Some(sender) = &line.sender else { continue };
-            let is_late = line.asked.front().is_some_and(|asked| now.since((*asked).max(line.heard_at)) > answer_max);
+            let is_late =
+                line.asked.front().is_some_and(|asked| now.since((*asked).max(line.heard_at)) > reply_time_max);
             if is_late || now.since(line.wanted_at) > UNUSED_MAX {
                 sender.cut();
             } else if line.asked.is_empty() && now.since(line.heard_at) > SILENCE_MAX {
@@ -306,7 +307,7 @@ impl Tracker {
         }
     }
 
-    /// Answers those who wait, if no more will come of it.
+    /// Replies to those who wait, if no more will come of it.
     fn settle_waiting(&self, patience: Duration) {
         if self.waiting.borrow().is_empty() {
             return;

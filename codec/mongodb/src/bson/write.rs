@@ -1,4 +1,4 @@
-//! A writer for documents of our own: answers to hello, errors, and commands to servers.
+//! A writer for documents of our own: replies to hello, errors, and commands to servers.
 
 use crate::bson::Document;
 use crate::bson::value::{Kind, Value};

@@ -16,7 +16,7 @@ fn refused(input: &[u8], limits: &RequestLimits) -> ProtocolError {
 }
 
 fn text(input: &[u8]) -> String {
-    refused(input, &RequestLimits::default()).client_text().expect("an answer before the close").into_owned()
+    refused(input, &RequestLimits::default()).client_text().expect("a reply before the close").into_owned()
 }
 
 fn commands(input: &[u8]) -> Vec<Vec<Vec<u8>>> {

@@ -47,7 +47,7 @@ pub enum Class {
     Cluster,
     /// INFO: as [`Class::Shared`], unless it names the gateway's own section.
     Info,
-    /// `POST` and `Host:`: an HTTP request on the wrong port. Redis closes without an answer.
+    /// `POST` and `Host:`: an HTTP request on the wrong port. Redis closes without a reply.
     CrossProtocol,
 }
 

@@ -12,7 +12,7 @@ use super::treatment::streams_at;
 /// Ranges of one command. The table's longest list of key specs has 3; `key_specs_fit_the_ranges` watches.
 pub const RANGES_MAX: usize = 4;
 
-/// Why the keys of a command could not be found. The server would answer an error too; nothing needs to be sent.
+/// Why the keys of a command could not be found. The server would reply with an error too; nothing needs to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
     /// The count of keys is not an integer.

@@ -29,7 +29,7 @@ static TABLE: [Command; COUNT] = assemble();
 static KEYS: [Key; COUNT] = packed_names();
 static INDEX: [u16; SLOTS] = index();
 
-/// Answer of [`resolve`].
+/// Result of [`resolve`].
 #[derive(Debug, Clone, Copy)]
 pub enum Resolved {
     /// A command, or a subcommand when the command is a container and was given one.

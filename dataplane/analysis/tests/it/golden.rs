@@ -1,12 +1,12 @@
-//! Answers of real servers, byte for byte. The files are refreshed by `cargo xtask generate redis-commands`.
+//! Replies of real servers, byte for byte. The files are refreshed by `cargo xtask generate redis-commands`.
 
 use weir_analysis::redis::{KeyFlags, Keys, Resolved, check_arity, keys, resolve, text};
 
-/// One request of a golden file, and per server its answer in `escape_ascii` form: `"k"…` or `-"ERR …"`.
+/// One request of a golden file, and per server its reply in `escape_ascii` form: `"k"…` or `-"ERR …"`.
 struct Case {
     line: String,
     args: Vec<Vec<u8>>,
-    answers: Vec<(String, String)>,
+    replies: Vec<(String, String)>,
 }
 
 fn cases(file: &str) -> Vec<Case> {
@@ -14,16 +14,16 @@ fn cases(file: &str) -> Vec<Case> {
     for line in file.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         match line.strip_prefix("> ") {
             Some(request) => {
-                cases.push(Case { line: request.to_owned(), args: words(request), answers: Vec::new() });
+                cases.push(Case { line: request.to_owned(), args: words(request), replies: Vec::new() });
             }
             None => {
-                let (server, answer) = line.split_once(' ').expect("server and answer");
+                let (server, reply) = line.split_once(' ').expect("server and reply");
                 let case = cases.last_mut().expect("a request stands first");
-                case.answers.push((server.to_owned(), answer.to_owned()));
+                case.replies.push((server.to_owned(), reply.to_owned()));
             }
         }
     }
-    assert!(cases.iter().all(|case| case.answers.len() >= 2), "every request has the answers of two servers");
+    assert!(cases.iter().all(|case| case.replies.len() >= 2), "every request has the replies of two servers");
     cases
 }
 
@@ -82,8 +82,8 @@ fn unknown_names_and_wrong_arity_are_answered_as_the_servers_do() {
             }
             Resolved::Known(command) => text::wrong_arity(&mut out, command),
         }
-        for (server, answer) in &case.answers {
-            assert_eq!(printed_error(&out), *answer, "{} on {server}", case.line);
+        for (server, reply) in &case.replies {
+            assert_eq!(printed_error(&out), *reply, "{} on {server}", case.line);
         }
     }
     assert!(cases.len() >= 80);
@@ -118,21 +118,20 @@ fn keys_are_those_of_command_getkeys() {
                 .join(" "),
             Err(_) => String::new(),
         };
-        for (server, answer) in
-            case.answers.iter().filter(|(server, _)| command.known_to().any(|known| known == server))
+        for (server, reply) in case.replies.iter().filter(|(server, _)| command.known_to().any(|known| known == server))
         {
-            let expected = if answer.starts_with('-') { "" } else { answer };
+            let expected = if reply.starts_with('-') { "" } else { reply };
             assert_eq!(found, expected, "{} on {server}", case.line);
             compared += 1;
         }
     }
-    assert!(compared >= 240, "{compared} answers compared");
+    assert!(compared >= 240, "{compared} replies compared");
 }
 
 #[test]
 fn r18_bad_counts_get_the_words_of_the_server() {
     // Older wording of the same error; the newer one is written.
-    let older = |answer: &str| answer.contains("Unbalanced XREAD list");
+    let older = |reply: &str| reply.contains("Unbalanced XREAD list");
     let mut compared = 0;
     for case in cases(include_str!("golden/key_counts.txt")) {
         let Resolved::Known(command) = resolve(&case.args[0], case.args.get(1).map(Vec::as_slice)) else {
@@ -144,15 +143,14 @@ fn r18_bad_counts_get_the_words_of_the_server() {
         let mut out = Vec::new();
         let error = keys(command, &case.args, &mut Keys::new()).expect_err(&case.line);
         text::invalid_keys(&mut out, command, error);
-        for (server, answer) in
-            case.answers.iter().filter(|(server, _)| command.known_to().any(|known| known == server))
+        for (server, reply) in case.replies.iter().filter(|(server, _)| command.known_to().any(|known| known == server))
         {
-            if older(answer) {
+            if older(reply) {
                 continue;
             }
-            assert_eq!(printed_error(&out), *answer, "{} on {server}", case.line);
+            assert_eq!(printed_error(&out), *reply, "{} on {server}", case.line);
             compared += 1;
         }
     }
-    assert!(compared >= 100, "{compared} answers compared");
+    assert!(compared >= 100, "{compared} replies compared");
 }

@@ -23,7 +23,7 @@ fn presentation() -> Presentation {
 
 fn names(face: Face, is_legacy: bool) -> Vec<String> {
     let presentation = presentation();
-    let answer = HelloAnswer {
+    let reply = HelloReply {
         presentation: &presentation,
         face,
         is_legacy,
@@ -33,14 +33,14 @@ fn names(face: Face, is_legacy: bool) -> Vec<String> {
         unix_ms: 1_700_000_000_000,
     };
     let mut out = Vec::new();
-    bson::document(&mut out, |body| answer.write(body));
+    bson::document(&mut out, |body| reply.write(body));
     let document = Document::read(&out).unwrap();
     assert_eq!(document.get(b"maxWireVersion").unwrap().and_then(Value::as_integer), Some(21));
     document.elements().map(|element| String::from_utf8(element.unwrap().name.to_vec()).unwrap()).collect()
 }
 
 #[test]
-fn nothing_of_a_topology_is_in_an_answer() {
+fn nothing_of_a_topology_is_in_a_reply() {
     for face in [Face::Mongos, Face::LoadBalancer, Face::Standalone] {
         let names = names(face, true);
         for leak in ["hosts", "setName", "primary", "me", "electionId", "setVersion", "topologyVersion", "lastWrite"] {

@@ -8,7 +8,7 @@ use weir_sasl::{
 
 use super::LoginStep;
 use super::policy::{LoginPolicy, Methods};
-use super::sasl::{Continue, SaslAnswer, Start};
+use super::sasl::{Continue, SaslReply, Start};
 use crate::io::Users;
 use crate::refusal::Refusal;
 use crate::users::{EXTERNAL, Identity, User};
@@ -57,8 +57,8 @@ impl Conversation {
         }
         let (server, payload) = first.challenge(verifier, &users.nonce());
         let stage = Stage::Proof { server: Box::new(server), skips_empty_exchange: start.skips_empty_exchange };
-        let answer = SaslAnswer { conversation: number, payload, is_done: false };
-        Ok((Conversation { number, identity, stage }, LoginStep::Sasl(answer)))
+        let reply = SaslReply { conversation: number, payload, is_done: false };
+        Ok((Conversation { number, identity, stage }, LoginStep::Sasl(reply)))
     }
 
     /// The users of PLAIN are in `$external`. Their keys are derived whether they exist or not: the time says nothing about them.
@@ -80,34 +80,34 @@ impl Conversation {
     pub(super) fn on_message(
         self,
         message: &Continue<'_>,
-    ) -> Result<(Result<Arc<Identity>, Conversation>, SaslAnswer), Refusal> {
+    ) -> Result<(Result<Arc<Identity>, Conversation>, SaslReply), Refusal> {
         let Conversation { number, identity, stage } = self;
         if message.conversation != i64::from(number) {
             return Err(Refusal::no_conversation());
         }
-        let answer = |payload: Vec<u8>, is_done: bool| SaslAnswer { conversation: number, payload, is_done };
+        let reply = |payload: Vec<u8>, is_done: bool| SaslReply { conversation: number, payload, is_done };
         match stage {
             Stage::Proof { server, skips_empty_exchange } => {
                 let proven = server.finish(message.payload).map_err(|_| Refusal::login_failed())?;
                 if skips_empty_exchange {
-                    return Ok((Ok(identity), answer(proven.message, true)));
+                    return Ok((Ok(identity), reply(proven.message, true)));
                 }
                 let rest = Conversation { number, identity, stage: Stage::Empty };
-                Ok((Err(rest), answer(proven.message, false)))
+                Ok((Err(rest), reply(proven.message, false)))
             }
-            Stage::Empty if message.payload.is_empty() => Ok((Ok(identity), answer(Vec::new(), true))),
+            Stage::Empty if message.payload.is_empty() => Ok((Ok(identity), reply(Vec::new(), true))),
             Stage::Empty => Err(Refusal::login_failed()),
             Stage::Keys { .. } => Err(Refusal::no_conversation()),
         }
     }
 
     /// The keys of a password in clear text.
-    pub(super) fn on_keys(self, keys: &ScramKeys) -> Result<(SaslAnswer, Arc<Identity>), Refusal> {
+    pub(super) fn on_keys(self, keys: &ScramKeys) -> Result<(SaslReply, Arc<Identity>), Refusal> {
         let Stage::Keys { verifier } = self.stage else { return Err(Refusal::no_conversation()) };
         if !verifier.accepts(keys) {
             return Err(Refusal::login_failed());
         }
-        Ok((SaslAnswer { conversation: self.number, payload: Vec::new(), is_done: true }, self.identity))
+        Ok((SaslReply { conversation: self.number, payload: Vec::new(), is_done: true }, self.identity))
     }
 }
 

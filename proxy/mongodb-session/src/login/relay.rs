@@ -34,7 +34,7 @@ impl Relay {
         Ok(())
     }
 
-    /// The server's answer: the user if the login is over, or nothing; `Err`: the login has failed, in the server's words.
+    /// The server's reply: the user if the login is over, or nothing; `Err`: the login has failed, in the server's words.
     pub(super) fn on_reply(&mut self, is_ok: bool, body: Document<'_>) -> Result<Option<Arc<Identity>>, ()> {
         if !is_ok {
             self.user = None;

@@ -1,4 +1,4 @@
-//! Fields of saslStart and saslContinue, and their answers.
+//! Fields of saslStart and saslContinue, and their replies.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(super) struct Start<'a> {
     pub(super) db: &'a [u8],
     pub(super) mechanism: &'a [u8],
     pub(super) payload: &'a [u8],
-    /// The answer to the proof ends the exchange.
+    /// The reply to the proof ends the exchange.
     pub(super) skips_empty_exchange: bool,
     /// A part of a hello: the client does not yet know which mechanisms the user has.
     pub(super) is_speculative: bool,
@@ -60,9 +60,9 @@ fn payload(value: Value<'_>) -> Option<&[u8]> {
     value.as_binary().map(|(_, data)| data)
 }
 
-/// The answer to a message of SASL.
+/// The reply to a message of SASL.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SaslAnswer {
+pub struct SaslReply {
     /// The number of the conversation.
     pub conversation: i32,
     /// The server's message.
@@ -71,13 +71,13 @@ pub struct SaslAnswer {
     pub is_done: bool,
 }
 
-impl fmt::Debug for SaslAnswer {
+impl fmt::Debug for SaslReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SaslAnswer").field("is_done", &self.is_done).finish_non_exhaustive()
+        f.debug_struct("SaslReply").field("is_done", &self.is_done).finish_non_exhaustive()
     }
 }
 
-impl SaslAnswer {
+impl SaslReply {
     /// Writes the fields, without `ok`.
     pub fn write(&self, body: &mut Writer<'_>) {
         body.int32("conversationId", self.conversation);

@@ -41,7 +41,7 @@ enum Stage {
     },
 }
 
-/// The consequence of an answer.
+/// The consequence of a reply.
 pub(super) enum Sent {
     /// Another message.
     More(Exchange),
@@ -115,9 +115,9 @@ impl Exchange {
         body.binary("payload", 0, payload);
     }
 
-    /// An answer of the server.
-    pub(super) fn on_answer(self, answer: Document<'_>, identity: &ServerIdentity) -> Result<Sent, Failure> {
-        let field = |name: &[u8]| answer.get(name);
+    /// A reply of the server.
+    pub(super) fn on_reply(self, reply: Document<'_>, identity: &ServerIdentity) -> Result<Sent, Failure> {
+        let field = |name: &[u8]| reply.get(name);
         let payload = field(b"payload")?.and_then(Value::as_binary).map(|(_, payload)| payload).unwrap_or_default();
         let is_done = field(b"done")?.is_some_and(Value::is_true);
         let number =

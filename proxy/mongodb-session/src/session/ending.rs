@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// An error was written, or none was due: go on with the next request.
-    Answered,
+    Replied,
     /// The reply has begun, or others were to follow: close the client's connection.
     Close,
 }
@@ -75,16 +75,16 @@ impl Session {
                     return Lost::Close;
                 }
                 self.refuse_exchange(&exchange, &refusal, out);
-                Lost::Answered
+                Lost::Replied
             }
             State::Left(exchange, server) => {
                 self.lost(&exchange, server, io);
                 self.finish();
-                Lost::Answered
+                Lost::Replied
             }
             other => {
                 self.state = other;
-                Lost::Answered
+                Lost::Replied
             }
         }
     }

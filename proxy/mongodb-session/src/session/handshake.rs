@@ -1,4 +1,4 @@
-//! hello: the answer of the server that the listener presents, with the first step of a login; hello that waits.
+//! hello: the reply of the server that the listener presents, with the first step of a login; hello that waits.
 
 use weir_mongodb_codec::bson::Writer;
 use weir_mongodb_codec::command::Command;
@@ -7,7 +7,7 @@ use weir_mongodb_codec::message::Flags;
 use super::relay::write_mechanisms;
 use super::{Next, Session, State};
 use crate::face::Presentation;
-use crate::hello::{HelloAnswer, HelloRequest};
+use crate::hello::{HelloReply, HelloRequest};
 use crate::io::Io;
 use crate::login::LoginStep;
 use crate::monitor::Awaited;
@@ -47,9 +47,9 @@ impl Session {
         let speculative = hello.speculative.and_then(|document| self.login.on_speculation(document, io));
         let compressors = presentation.common_compressors(hello.compressors.iter().copied());
         let id = self.next_id();
-        let answer = self.hello_answer(presentation, &compressors, hello.is_legacy, hello.is_hello_known, io.unix_ms());
-        request.asker().answer(out, id, |body| {
-            answer.write(body);
+        let reply = self.hello_reply(presentation, &compressors, hello.is_legacy, hello.is_hello_known, io.unix_ms());
+        request.asker().reply(out, id, |body| {
+            reply.write(body);
             if let Some(mechanisms) = mechanisms {
                 write_mechanisms(&mechanisms, body);
             }
@@ -58,23 +58,23 @@ impl Session {
             }
             body.double("ok", 1.0);
         });
-        Next::Answered
+        Next::Replied
     }
 
-    pub(super) fn hello_answer<'p>(
+    pub(super) fn hello_reply<'p>(
         &self,
         presentation: &'p Presentation,
         compressors: &'p [weir_mongodb_codec::compressed::Compressor],
         is_legacy: bool,
         is_hello_known: bool,
         unix_ms: i64,
-    ) -> HelloAnswer<'p> {
+    ) -> HelloReply<'p> {
         let connection_id = self.peer.connection_id;
         let face = self.face.unwrap_or(presentation.face);
-        HelloAnswer { presentation, face, is_legacy, is_hello_known, compressors, connection_id, unix_ms }
+        HelloReply { presentation, face, is_legacy, is_hello_known, compressors, connection_id, unix_ms }
     }
 
-    /// The time of [`Session::deadline`] has come. `true`: an answer was written.
+    /// The time of [`Session::deadline`] has come. `true`: a reply was written.
     pub fn on_time<I: Io>(&mut self, io: &I, out: &mut Vec<u8>) -> bool {
         let State::Awaiting(awaited) = self.state else { return false };
         let (presentation, now) = (io.presentation(), io.now());
@@ -83,17 +83,17 @@ impl Session {
         }
         let id = self.next_id();
         let next = awaited.after(id, presentation.topology, now);
-        let answer = self.hello_answer(presentation, &[], awaited.is_legacy, false, io.unix_ms());
+        let reply = self.hello_reply(presentation, &[], awaited.is_legacy, false, io.unix_ms());
         let flags = if next.is_some() { awaited.flags() } else { Flags::empty() };
-        awaited.asker.answer_with(out, id, flags, |body| {
-            answer.write(body);
+        awaited.asker.reply_with(out, id, flags, |body| {
+            reply.write(body);
             body.double("ok", 1.0);
         });
         self.state = next.map_or(State::Idle, State::Awaiting);
         true
     }
 
-    /// The presentation has changed: monitors learn of it at once. `true`: an answer was written.
+    /// The presentation has changed: monitors learn of it at once. `true`: a reply was written.
     pub fn on_change<I: Io>(&mut self, io: &I, out: &mut Vec<u8>) -> bool {
         self.on_time(io, out)
     }
@@ -108,7 +108,7 @@ impl Session {
 /// The fields of a step of a login, without `ok`.
 pub(super) fn write_step(step: &LoginStep, body: &mut Writer<'_>) {
     match step {
-        LoginStep::Sasl(answer) => answer.write(body),
+        LoginStep::Sasl(reply) => reply.write(body),
         LoginStep::Certificate(identity) => {
             body.string("dbname", &identity.db);
             body.string("user", &identity.name);

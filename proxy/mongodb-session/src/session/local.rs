@@ -43,17 +43,17 @@ impl Session {
             }
             b"logout" => {
                 self.login.on_logout();
-                self.answer(request, out, |_| {});
+                self.reply(request, out, |_| {});
             }
             b"getnonce" => return Some(self.refuse(request, &Refusal::unknown_command("getnonce"), out)),
-            // The answers of a server would be about the gateway's connection.
+            // The replies of a server would be about the gateway's connection.
             b"whatsmyuri" if is_logged_in => {
                 let address = self.peer.address.clone();
-                self.answer(request, out, |body| body.string("you", &*address));
+                self.reply(request, out, |body| body.string("you", &*address));
             }
             b"connectionStatus" if is_logged_in => {
                 let user = self.login.user().cloned();
-                self.answer(request, out, |body| {
+                self.reply(request, out, |body| {
                     body.document("authInfo", |info| {
                         info.array("authenticatedUsers", user, |writer, name, user| {
                             writer.document(name, |one| {
@@ -65,24 +65,24 @@ impl Session {
                     });
                 });
             }
-            b"ping" if !is_logged_in => self.answer(request, out, |_| {}),
+            b"ping" if !is_logged_in => self.reply(request, out, |_| {}),
             b"buildInfo" | b"buildinfo" if !is_logged_in => {
                 let version = io.presentation().wire.server_version();
                 let text = version[..3].iter().map(i32::to_string).collect::<Vec<_>>().join(".");
-                self.answer(request, out, |body| {
+                self.reply(request, out, |body| {
                     body.string("version", text);
                     body.array("versionArray", version, |writer, name, part| writer.int32(name, part));
                 });
             }
             _ => return None,
         }
-        Some(Next::Answered)
+        Some(Next::Replied)
     }
 
-    /// Answers with success, unless the request wants no answer (L2).
-    fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>, fields: impl FnOnce(&mut Writer<'_>)) {
+    /// Replies with success, unless the request wants no reply (L2).
+    fn reply(&mut self, request: &Request<'_>, out: &mut Vec<u8>, fields: impl FnOnce(&mut Writer<'_>)) {
         let id = self.next_id();
-        request.asker().answer(out, id, |body| {
+        request.asker().reply(out, id, |body| {
             fields(body);
             body.double("ok", 1.0);
         });
@@ -96,11 +96,11 @@ impl Session {
             }
             Ok(step) => {
                 let id = self.next_id();
-                asker.answer(out, id, |body| {
+                asker.reply(out, id, |body| {
                     write_step(&step, body);
                     body.double("ok", 1.0);
                 });
-                Next::Answered
+                Next::Replied
             }
             Err(refusal) => {
                 let id = self.next_id();
@@ -110,7 +110,7 @@ impl Session {
                     let text = "the client has failed to log in too often";
                     return Next::Close(Violation::rule("mongodb_login_failures", Culprit::Client, text));
                 }
-                Next::Answered
+                Next::Replied
             }
         }
     }
@@ -119,14 +119,14 @@ impl Session {
     pub fn on_keys(&mut self, keys: &ScramKeys, out: &mut Vec<u8>) -> Next {
         let State::Deriving(asker) = self.state else {
             debug_assert!(false, "no keys were due");
-            return Next::Answered;
+            return Next::Replied;
         };
         self.state = State::Idle;
         let step = self.login.on_keys(keys);
         self.on_step(asker, step, out)
     }
 
-    /// The gateway kills cursors of several servers itself. The client gets its answer at once: drivers wait for no effect.
+    /// The gateway kills cursors of several servers itself. The client gets its reply at once: drivers wait for no effect.
     pub(super) fn kill<I: Io>(
         &mut self,
         request: &Request<'_>,
@@ -141,7 +141,7 @@ impl Session {
             taken.collect::<Vec<_>>()
         });
         self.cleanups.extend(cleanups);
-        self.answer(request, out, |body| {
+        self.reply(request, out, |body| {
             let lists = [
                 ("cursorsKilled", &killed[..]),
                 ("cursorsNotFound", unknown),
@@ -152,6 +152,6 @@ impl Session {
                 body.array(name, ids, |writer, name, id| writer.int64(name, *id));
             }
         });
-        Next::Answered
+        Next::Replied
     }
 }

@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::request::{Asker, Request};
 use crate::server_hello::ServerHello;
 
-/// A request whose answer comes from the client's own connection to a server.
+/// A request whose reply comes from the client's own connection to a server.
 #[derive(Debug)]
 pub(super) struct Relayed {
     asker: Asker,
@@ -30,15 +30,15 @@ struct Hello {
     compressors: Vec<Compressor>,
 }
 
-/// The fate of a server's answer to a login.
+/// The fate of a server's reply to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRelay {
     /// It goes to the client as it is.
     Pass,
     /// The same, and the client is logged in: the connection is one of [`Login::user`](crate::login::Login::user) from now on.
     LoggedIn,
-    /// The answer to the client is written. The server's is for the gateway.
-    Answered,
+    /// The reply to the client is written. The server's is for the gateway.
+    Replied,
     /// It goes to the client, whose connection ends behind it: the login has failed too often.
     Close,
 }
@@ -76,10 +76,10 @@ impl Session {
         Some(Next::Relay(Some(own)))
     }
 
-    /// The body of the server's answer to [`Next::Relay`].
+    /// The body of the server's reply to [`Next::Relay`].
     ///
     /// # Errors
-    /// The answer is broken. Call [`Session::on_relay_lost`].
+    /// The reply is broken. Call [`Session::on_relay_lost`].
     pub fn on_relayed<I: Io>(
         &mut self,
         body: Document<'_>,
@@ -107,13 +107,13 @@ impl Session {
         };
         let id = self.next_id();
         let (presentation, known) = (io.presentation(), hello.is_hello_known);
-        let answer = self.hello_answer(presentation, &hello.compressors, hello.is_legacy, known, io.unix_ms());
-        asker.answer(out, id, |writer| {
-            answer.write(writer);
+        let hello_reply = self.hello_reply(presentation, &hello.compressors, hello.is_legacy, known, io.unix_ms());
+        asker.reply(out, id, |writer| {
+            hello_reply.write(writer);
             write_mechanisms(&mechanisms, writer);
             writer.double("ok", 1.0);
         });
-        Ok(AfterRelay::Answered)
+        Ok(AfterRelay::Replied)
     }
 
     /// The client's own connection to a server broke, or there is none.
@@ -127,7 +127,7 @@ impl Session {
     }
 }
 
-/// `saslSupportedMechs` of an answer.
+/// `saslSupportedMechs` of a reply.
 pub(super) fn write_mechanisms(mechanisms: &[weir_sasl::Mechanism], body: &mut bson::Writer<'_>) {
     let names = mechanisms.iter().map(|mechanism| mechanism.name());
     body.array("saslSupportedMechs", names, |writer, name, mechanism| writer.string(name, mechanism));

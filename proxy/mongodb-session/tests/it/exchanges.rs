@@ -7,7 +7,7 @@ use weir_mongodb_codec::reply::{Labels, Reply};
 use weir_mongodb_session::pins::{Cleanup, ServerId};
 use weir_mongodb_session::{AfterReply, Leave, Lost, Next, ReadMode, Refusal, Session, Want};
 
-use crate::support::{Answer, Shell, ask, open_session, send, written};
+use crate::support::{ReplyMessage, Shell, ask, open_session, send, written};
 
 const PRIMARY: Want = Want::Any(ReadMode::Primary);
 
@@ -188,8 +188,8 @@ fn killed_cursors_are_forgotten() {
     // At several servers, or with an id that is not the client's: the gateway kills them itself.
     one.exchange(command("find", "orders"), 3, ok(Some(77)));
     one.exchange(command("find", "orders"), 4, ok(Some(78)));
-    let answer = ask(&mut one.session, &one.shell, kill(&[77, 78, 79]));
-    let count = |name: &str| answer.document(name).map(|list| list.elements().count());
+    let reply = ask(&mut one.session, &one.shell, kill(&[77, 78, 79]));
+    let count = |name: &str| reply.document(name).map(|list| list.elements().count());
     assert_eq!((count("cursorsKilled"), count("cursorsNotFound")), (Some(2), Some(1)));
     assert_eq!(one.session.cleanups().iter().map(Cleanup::server).collect::<Vec<_>>(), [ServerId(3), ServerId(4)]);
     // M19: a list without an end.
@@ -256,9 +256,9 @@ fn a_write_without_a_reply_ends_when_it_is_sent() {
     one.shell.forbidden = Some(b"insert");
     let bytes = written(6, Flags::MORE_TO_COME, command("insert", "orders"));
     let (next, out) = send(&mut one.session, &one.shell, &bytes);
-    assert!(matches!(next, Next::Answered) && out.is_empty());
+    assert!(matches!(next, Next::Replied) && out.is_empty());
     let bytes = written(6, Flags::empty(), command("insert", "orders"));
-    assert_eq!(Answer(send(&mut one.session, &one.shell, &bytes).1).code(), Some(13));
+    assert_eq!(ReplyMessage(send(&mut one.session, &one.shell, &bytes).1).code(), Some(13));
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn an_exhaust_stream_is_a_chain_that_holds_its_connection() {
     one.session.on_server(ServerId(3), &one.shell);
     assert_eq!(one.reply(90, 5, Flags::MORE_TO_COME, ok(Some(77))), AfterReply::Stay);
     let old = Header { bytes: 100, request: 91, response_to: 5, op_code: OpCode::Msg };
-    assert!(one.session.on_reply_head(&old).is_err(), "each answers the one before");
+    assert!(one.session.on_reply_head(&old).is_err(), "each replies to the one before");
     assert_eq!(one.reply(91, 90, Flags::MORE_TO_COME, ok(Some(77))), AfterReply::Stay);
     assert_eq!(one.reply(92, 91, Flags::empty(), ok(Some(0))), AfterReply::Return);
     assert!(one.session.is_quiet() && one.shell.pins.borrow().is_empty());
@@ -309,8 +309,8 @@ fn a_lost_reply_has_the_labels_by_which_drivers_decide() {
         one.start(5, Flags::empty(), body);
         one.session.on_server(ServerId(3), &one.shell);
         let mut out = Vec::new();
-        assert_eq!(one.session.on_server_lost(false, &one.shell, &mut out), Lost::Answered);
-        let reply = Answer(out).reply();
+        assert_eq!(one.session.on_server_lost(false, &one.shell, &mut out), Lost::Replied);
+        let reply = ReplyMessage(out).reply();
         (reply.code, reply.labels)
     };
     assert_eq!(lost(&command("find", "orders")), (Some(6), Labels::empty()));
@@ -339,7 +339,7 @@ fn without_a_server_the_shell_chooses_the_words_and_pins_theirs() {
         let mut out = Vec::new();
         one.session.on_no_server(&Refusal::overloaded("full"), &one.shell, &mut out);
         assert!(one.session.is_quiet());
-        Answer(out).code()
+        ReplyMessage(out).code()
     };
     assert_eq!(no_server(&command("find", "orders")), Some(462));
     assert_eq!(no_server(&in_transaction(4, "insert", true)), Some(462));
@@ -349,7 +349,7 @@ fn without_a_server_the_shell_chooses_the_words_and_pins_theirs() {
         one.start(5, Flags::empty(), body);
         let mut out = Vec::new();
         one.session.on_no_server(&Refusal::overloaded("full"), &one.shell, &mut out);
-        Answer(out).reply()
+        ReplyMessage(out).reply()
     };
     assert_eq!(gone(&get_more(77)).code, Some(43));
     assert_eq!(gone(&in_transaction(4, "find", false)).labels, Labels::TRANSIENT_TRANSACTION);

@@ -10,7 +10,7 @@ use weir_mongodb_session::face::{Face, TopologyVersion};
 use weir_mongodb_session::login::Methods;
 use weir_mongodb_session::{Next, Session};
 
-use crate::support::{Answer, Shell, ask, open_session, send, session, written};
+use crate::support::{ReplyMessage, Shell, ask, open_session, send, session, written};
 
 fn hello(body: &mut Writer<'_>) {
     body.int32("hello", 1);
@@ -18,7 +18,7 @@ fn hello(body: &mut Writer<'_>) {
 }
 
 #[test]
-fn m6_an_old_driver_gets_its_answer_in_its_form() {
+fn m6_an_old_driver_gets_its_reply_in_its_form() {
     let (mut session, shell) = (open_session(), Shell::new());
     let mut bytes = Vec::new();
     legacy::write_query(&mut bytes, 3, "admin", |body| {
@@ -26,7 +26,7 @@ fn m6_an_old_driver_gets_its_answer_in_its_form() {
         body.bool("helloOk", true);
     });
     let (next, out) = send(&mut session, &shell, &bytes);
-    assert!(matches!(next, Next::Answered));
+    assert!(matches!(next, Next::Replied));
     let reply = LegacyReply::read(&out).expect("an OP_REPLY");
     assert_eq!(reply.header.response_to, 3);
     let is = |name: &[u8]| reply.body.get(name).unwrap().is_some_and(Value::is_true);
@@ -35,7 +35,7 @@ fn m6_an_old_driver_gets_its_answer_in_its_form() {
     let mut find = Vec::new();
     legacy::write_query(&mut find, 4, "shop", |body| body.string("find", "orders"));
     let (next, out) = send(&mut session, &shell, &find);
-    assert!(matches!(next, Next::Answered));
+    assert!(matches!(next, Next::Replied));
     let code = LegacyReply::read(&out).unwrap().body.get(b"code").unwrap().and_then(Value::as_integer);
     assert_eq!(code, Some(352));
 }
@@ -48,8 +48,8 @@ fn l4_the_face_is_that_of_the_first_hello() {
         body.bool("loadBalanced", true);
         body.string("$db", "admin");
     };
-    let answer = ask(&mut session, &shell, balanced);
-    assert_eq!(answer.field("serviceId").and_then(Value::as_object_id), Some([5; 12]));
+    let reply = ask(&mut session, &shell, balanced);
+    assert_eq!(reply.field("serviceId").and_then(Value::as_object_id), Some([5; 12]));
     assert_eq!(session.face(), Some(Face::LoadBalancer));
     assert!(ask(&mut session, &shell, hello).field("serviceId").is_some());
     let mut other = open_session();
@@ -75,18 +75,18 @@ fn before_the_login_only_the_handshake_passes() {
     let (mut session, shell) = (session(Methods::SCRAM_SHA_256, None), Shell::with_users());
     assert_eq!(session.message_bytes_max(), 16 * 1024);
     for command in ["find", "insert", "getMore", "endSessions", "whatsmyuri", "newCommand"] {
-        let answer = ask(&mut session, &shell, |body| {
+        let reply = ask(&mut session, &shell, |body| {
             body.string(command, "orders");
             body.string("$db", "shop");
         });
-        assert_eq!(answer.code(), Some(13), "{command}");
+        assert_eq!(reply.code(), Some(13), "{command}");
     }
     for command in ["ping", "buildInfo", "logout"] {
-        let answer = ask(&mut session, &shell, |body| {
+        let reply = ask(&mut session, &shell, |body| {
             body.int32(command, 1);
             body.string("$db", "admin");
         });
-        assert!(answer.reply().is_ok, "{command}");
+        assert!(reply.reply().is_ok, "{command}");
     }
     let version = ask(&mut session, &shell, |body| {
         body.int32("buildInfo", 1);
@@ -100,12 +100,12 @@ fn mechanisms_are_those_of_the_user() {
     let shell = Shell::with_users();
     let listed = |user: &str| {
         let mut session = session(Methods::SCRAM_SHA_256.and(Methods::SCRAM_SHA_1), None);
-        let answer = ask(&mut session, &shell, |body| {
+        let reply = ask(&mut session, &shell, |body| {
             body.int32("hello", 1);
             body.string("saslSupportedMechs", user);
             body.string("$db", "admin");
         });
-        let list = answer.document("saslSupportedMechs").expect("a list");
+        let list = reply.document("saslSupportedMechs").expect("a list");
         list.elements()
             .map(|name| String::from_utf8(name.unwrap().value.as_string().unwrap().to_vec()).unwrap())
             .collect::<Vec<_>>()
@@ -137,7 +137,7 @@ fn streaming() -> (Session, Shell) {
 fn m7_a_hello_waits_until_the_version_changes_or_its_time_is_over() {
     let (mut session, mut shell) = streaming();
     let (next, out) = send(&mut session, &shell, &monitor(3, Flags::empty()));
-    assert!(matches!(next, Next::Answered) && !out.is_empty(), "an older version");
+    assert!(matches!(next, Next::Replied) && !out.is_empty(), "an older version");
     let (next, mut out) = send(&mut session, &shell, &monitor(4, Flags::empty()));
     assert!(matches!(next, Next::Wait) && out.is_empty() && session.is_awaiting());
     let deadline = Time::ZERO.saturating_add(Duration::from_secs(10));
@@ -145,13 +145,13 @@ fn m7_a_hello_waits_until_the_version_changes_or_its_time_is_over() {
     assert!(!session.on_time(&shell, &mut out), "too early");
     shell.now.set(deadline);
     assert!(session.on_time(&shell, &mut out) && !session.is_awaiting());
-    assert!(Answer(out).reply().is_ok);
+    assert!(ReplyMessage(out).reply().is_ok);
     let (_, mut out) = send(&mut session, &shell, &monitor(4, Flags::empty()));
     shell.presentation.topology = Some(TopologyVersion { process_id: [1; 12], counter: 5 });
     assert!(session.on_change(&shell, &mut out));
     let (next, out) = send(&mut session, &shell, &monitor(6, Flags::empty()));
-    assert!(matches!(next, Next::Answered));
-    assert_eq!(Answer(out).code(), Some(31368), "a version that has not been");
+    assert!(matches!(next, Next::Replied));
+    assert_eq!(ReplyMessage(out).code(), Some(31368), "a version that has not been");
 }
 
 #[test]
@@ -159,15 +159,15 @@ fn a_stream_of_hellos_is_a_chain() {
     let (mut session, mut shell) = streaming();
     let (next, out) = send(&mut session, &shell, &monitor(3, Flags::EXHAUST_ALLOWED));
     assert!(matches!(next, Next::Wait));
-    let first = Message::read(&out).expect("the first answer");
+    let first = Message::read(&out).expect("the first reply");
     assert_eq!((first.header.response_to, first.flags), (50, Flags::MORE_TO_COME));
     let mut more = Vec::new();
     shell.presentation.topology = Some(TopologyVersion { process_id: [1; 12], counter: 5 });
     assert!(session.on_change(&shell, &mut more));
-    let second = Message::read(&more).expect("the second answer");
+    let second = Message::read(&more).expect("the second reply");
     assert_eq!((second.header.response_to, second.flags), (first.header.request, Flags::MORE_TO_COME));
     assert!(session.is_awaiting());
-    // The gateway stops streaming: the last answer says that none follows.
+    // The gateway stops streaming: the last reply says that none follows.
     shell.presentation.topology = None;
     let mut last = Vec::new();
     assert!(session.on_change(&shell, &mut last) && !session.is_awaiting());
@@ -178,23 +178,23 @@ fn a_stream_of_hellos_is_a_chain() {
 fn without_a_version_of_our_own_a_hello_is_answered_at_once() {
     let (mut session, shell) = (open_session(), Shell::new());
     let (next, out) = send(&mut session, &shell, &monitor(4, Flags::EXHAUST_ALLOWED));
-    assert!(matches!(next, Next::Answered));
-    assert!(Answer(out).field("topologyVersion").is_none());
+    assert!(matches!(next, Next::Replied));
+    assert!(ReplyMessage(out).field("topologyVersion").is_none());
 }
 
 #[test]
 fn what_concerns_the_connection_is_answered_here() {
     let (mut session, shell) = (open_session(), Shell::new());
-    let answer = ask(&mut session, &shell, |body| {
+    let reply = ask(&mut session, &shell, |body| {
         body.int32("whatsmyuri", 1);
         body.string("$db", "admin");
     });
-    assert_eq!(answer.field("you").and_then(Value::as_string), Some(&b"192.0.2.1:5000"[..]));
-    let answer = ask(&mut session, &shell, |body| {
+    assert_eq!(reply.field("you").and_then(Value::as_string), Some(&b"192.0.2.1:5000"[..]));
+    let reply = ask(&mut session, &shell, |body| {
         body.int32("connectionStatus", 1);
         body.string("$db", "admin");
     });
-    assert!(answer.document("authInfo").is_some());
+    assert!(reply.document("authInfo").is_some());
     let (next, out) = send(&mut session, &shell, &written(1, Flags::MORE_TO_COME, hello));
-    assert!(matches!(next, Next::Answered) && out.is_empty(), "L2: no answer is wanted");
+    assert!(matches!(next, Next::Replied) && out.is_empty(), "L2: no reply is wanted");
 }

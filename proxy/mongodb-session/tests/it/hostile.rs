@@ -7,7 +7,7 @@ use weir_mongodb_session::server_login::{Credential, ServerIdentity, ServerLogin
 use weir_mongodb_session::{Next, Request, Session};
 use weir_sasl::Nonce;
 
-use crate::support::{Answer, Shell, ask, open_session, send, session, written};
+use crate::support::{ReplyMessage, Shell, ask, open_session, send, session, written};
 
 fn sasl(name: &'static str, payload: &'static [u8], conversation: i32) -> impl Fn(&mut Writer<'_>) {
     move |body| {
@@ -33,7 +33,7 @@ fn m16_messages_of_a_login_out_of_order_are_refused_until_the_connection_ends() 
     assert_eq!(ask(&mut session, &shell, sasl("saslContinue", b"x", 99)).code(), Some(17), "another conversation");
     let bytes = written(40, Flags::empty(), sasl("saslContinue", b"x", 1));
     let (next, out) = send(&mut session, &shell, &bytes);
-    assert_eq!(Answer(out).code(), Some(17), "the conversation has ended");
+    assert_eq!(ReplyMessage(out).code(), Some(17), "the conversation has ended");
     assert!(matches!(next, Next::Close(violation) if violation.reason == "mongodb_login_failures"));
 }
 
@@ -90,8 +90,8 @@ fn login() -> (ServerLogin, Vec<u8>) {
     (login, out)
 }
 
-/// An answer to the first message.
-fn answer(response_to: i32, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+/// A reply to the first message.
+fn reply(response_to: i32, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     message::write(&mut out, Ids { request: 1, response_to }, Flags::empty(), body);
     out
@@ -106,7 +106,7 @@ fn failure(bytes: &[u8]) -> Option<&'static str> {
 }
 
 fn challenged(payload: &'static str) -> Vec<u8> {
-    answer(1, |body| {
+    reply(1, |body| {
         body.int32("maxWireVersion", 21);
         body.int32("minWireVersion", 0);
         body.document("speculativeAuthenticate", |sasl| {
@@ -120,13 +120,13 @@ fn challenged(payload: &'static str) -> Vec<u8> {
 
 #[test]
 fn hostile_servers_end_the_login_with_a_reason() {
-    assert_eq!(failure(&answer(2, |body| body.double("ok", 1.0))), Some("mongodb_login_order"));
-    assert_eq!(failure(&answer(1, |body| body.double("ok", 1.0))), Some("mongodb_login_versions"));
+    assert_eq!(failure(&reply(2, |body| body.double("ok", 1.0))), Some("mongodb_login_order"));
+    assert_eq!(failure(&reply(1, |body| body.double("ok", 1.0))), Some("mongodb_login_versions"));
     assert_eq!(failure(b"HTTP/1.1 400 Bad Request"), Some("mongodb_message_length"));
     assert_eq!(failure(&70_000_u32.to_le_bytes()), None, "the header is not whole");
     let long = [&70_000_u32.to_le_bytes()[..], &[0; 8], &2013_u32.to_le_bytes()].concat();
     assert_eq!(failure(&long), Some("mongodb_login_message_size"));
-    let old = answer(1, |body| {
+    let old = reply(1, |body| {
         body.int32("maxWireVersion", 5);
         body.int32("minWireVersion", 0);
         body.double("ok", 1.0);
@@ -154,7 +154,7 @@ fn a_server_that_skips_its_own_proof_is_refused() {
     let right = "r=CQkJCQkJCQkJCQkJCQkJCQkJserver,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
     let Step::Derive(derivation) = login.on_bytes(&challenged(right), &mut out).step else { panic!("a challenge") };
     assert!(matches!(login.on_keys(&derivation.run(), &mut out), Step::More));
-    let done = answer(2, |body| {
+    let done = reply(2, |body| {
         body.int32("conversationId", 1);
         body.bool("done", true);
         body.binary("payload", 0, b"");
@@ -165,8 +165,8 @@ fn a_server_that_skips_its_own_proof_is_refused() {
 }
 
 #[test]
-fn an_answer_in_any_pieces_is_one_answer() {
-    let whole = answer(1, |body| {
+fn a_reply_in_any_pieces_is_one_reply() {
+    let whole = reply(1, |body| {
         body.int32("maxWireVersion", 21);
         body.int32("minWireVersion", 0);
         body.double("ok", 1.0);
@@ -182,7 +182,7 @@ fn an_answer_in_any_pieces_is_one_answer() {
 #[test]
 fn a_server_that_does_not_know_hello_gets_its_older_name() {
     let (mut login, mut out) = login();
-    let unknown = answer(1, |body| {
+    let unknown = reply(1, |body| {
         body.double("ok", 0.0);
         body.int32("code", 59);
     });
@@ -190,7 +190,7 @@ fn a_server_that_does_not_know_hello_gets_its_older_name() {
     assert!(matches!(login.on_bytes(&unknown, &mut out).step, Step::More));
     let command = Request::read(&out).expect("a request");
     assert_eq!((command.id, command.command().expect("a command").name), (2, &b"isMaster"[..]));
-    let again = answer(2, |body| {
+    let again = reply(2, |body| {
         body.double("ok", 0.0);
         body.int32("code", 59);
     });
@@ -199,11 +199,11 @@ fn a_server_that_does_not_know_hello_gets_its_older_name() {
 }
 
 #[test]
-fn l2_a_login_without_an_answer_has_none() {
+fn l2_a_login_without_a_reply_has_none() {
     let (mut session, shell) = scram();
     for payload in [FIRST, b"x"] {
         let bytes = written(40, Flags::MORE_TO_COME, sasl("saslStart", payload, 0));
         let (next, out) = send(&mut session, &shell, &bytes);
-        assert!(matches!(next, Next::Answered) && out.is_empty());
+        assert!(matches!(next, Next::Replied) && out.is_empty());
     }
 }

@@ -127,7 +127,7 @@ pub fn written(id: i32, flags: Flags, body: impl FnOnce(&mut Writer<'_>)) -> Vec
     out
 }
 
-/// Sends a command and returns what follows, with the answer.
+/// Sends a command and returns what follows, with the reply.
 pub fn send(session: &mut Session, shell: &Shell, bytes: &[u8]) -> (Next, Vec<u8>) {
     let request = Request::read(bytes).expect("a request");
     let mut out = Vec::new();
@@ -136,18 +136,18 @@ pub fn send(session: &mut Session, shell: &Shell, bytes: &[u8]) -> (Next, Vec<u8
 }
 
 /// Sends a command that the session answers itself.
-pub fn ask(session: &mut Session, shell: &Shell, body: impl FnOnce(&mut Writer<'_>)) -> Answer {
+pub fn ask(session: &mut Session, shell: &Shell, body: impl FnOnce(&mut Writer<'_>)) -> ReplyMessage {
     let (next, out) = send(session, shell, &written(40, Flags::empty(), body));
-    assert!(matches!(next, Next::Answered), "{next:?}");
-    let answer = Answer(out);
-    assert_eq!(answer.message().header.response_to, 40);
-    answer
+    assert!(matches!(next, Next::Replied), "{next:?}");
+    let reply = ReplyMessage(out);
+    assert_eq!(reply.message().header.response_to, 40);
+    reply
 }
 
-/// An answer of the session.
-pub struct Answer(pub Vec<u8>);
+/// A reply of the session.
+pub struct ReplyMessage(pub Vec<u8>);
 
-impl Answer {
+impl ReplyMessage {
     pub fn message(&self) -> Message<'_> {
         Message::read(&self.0).expect("a message")
     }

@@ -24,7 +24,7 @@ fn log_in(client: &mut ServerLogin, server: &mut Session, shell: &Shell) -> (Res
         let request = Request::read(&to_server).expect("one request");
         messages += 1;
         match server.on_request(&request, shell, &mut to_client) {
-            Next::Answered | Next::Close(_) => {}
+            Next::Replied | Next::Close(_) => {}
             Next::Derive(derivation) => drop(server.on_keys(&derivation.run(), &mut to_client)),
             next => panic!("{next:?}"),
         }
@@ -143,16 +143,16 @@ fn log_in_through(
     loop {
         let request = Request::read(&to_gateway).expect("one request");
         match gateway.on_request(&request, &shell, &mut to_client) {
-            Next::Answered => {}
+            Next::Replied => {}
             Next::Relay(own) => {
                 let bytes = own.unwrap_or_else(|| to_gateway.clone());
-                let mut answer = Vec::new();
+                let mut reply = Vec::new();
                 let request = Request::read(&bytes).expect("one request");
-                assert!(matches!(server.on_request(&request, &shell, &mut answer), Next::Answered));
-                let body = Message::read(&answer).expect("an answer").body;
+                assert!(matches!(server.on_request(&request, &shell, &mut reply), Next::Replied));
+                let body = Message::read(&reply).expect("a reply").body;
                 match gateway.on_relayed(body, &shell, &mut to_client).expect("whole") {
-                    AfterRelay::Answered => {}
-                    AfterRelay::Pass | AfterRelay::LoggedIn | AfterRelay::Close => to_client = answer,
+                    AfterRelay::Replied => {}
+                    AfterRelay::Pass | AfterRelay::LoggedIn | AfterRelay::Close => to_client = reply,
                 }
             }
             next => panic!("{next:?}"),

@@ -98,7 +98,7 @@ impl Caching {
         meant.for_each(|(_, filling)| filling.void());
     }
 
-    fn answered(&mut self, exchange: u64, kind: FrameKind, cache: Option<&Rc<Cache>>, io: &impl Io) {
+    fn on_reply(&mut self, exchange: u64, kind: FrameKind, cache: Option<&Rc<Cache>>, io: &impl Io) {
         while let Some((of, mut filling)) = self.fillings.pop_front_if(|(of, _)| *of <= exchange) {
             if of != exchange || kind != FrameKind::Reply {
                 filling.void();
@@ -141,7 +141,7 @@ fn written(command: &Command, class: Class, request: &Request<'_>) -> Option<Vec
 }
 
 impl State {
-    /// Answers a command from the cache, or sends it and makes known what it does.
+    /// Replies to a command from the cache, or sends it and makes known what it does.
     pub(crate) fn send_cached(
         &mut self,
         cache: &Rc<Cache>,
@@ -182,7 +182,7 @@ impl State {
         caching.others.push_back(other);
         if self.order.oldest() > exchange {
             // It was refused on the spot.
-            caching.answered(exchange, FrameKind::Error, Some(cache), io);
+            caching.on_reply(exchange, FrameKind::Error, Some(cache), io);
         }
     }
 
@@ -241,10 +241,10 @@ impl State {
     }
 
     /// The reply to `exchange` is complete.
-    pub(crate) fn cached_answered(&mut self, exchange: u64, kind: FrameKind, io: &impl Io) {
+    pub(crate) fn on_cached_reply(&mut self, exchange: u64, kind: FrameKind, io: &impl Io) {
         let cache = io.cache();
         if let Some(caching) = &mut self.caching {
-            caching.answered(exchange, kind, cache.as_ref(), io);
+            caching.on_reply(exchange, kind, cache.as_ref(), io);
             if cache.is_none() && caching.fillings.is_empty() && caching.others.is_empty() {
                 // It was switched off. Nothing is counted meanwhile, so that counting starts afresh when it is on again.
                 self.caching = None;

@@ -29,7 +29,7 @@ struct Variant {
 }
 
 impl Variant {
-    fn answers(&self, read: &Read<'_>) -> bool {
+    fn matches(&self, read: &Read<'_>) -> bool {
         self.lane == read.lane && *self.request == *read.request
     }
 }
@@ -137,7 +137,7 @@ impl Store {
         }
         let slot = self.slots.get_mut(key);
         let mut variants = slot.into_iter().flat_map(|slot| &mut slot.variants);
-        let same = variants.find(|variant| variant.answers(&read) && reply.as_deref() == Some(&*variant.reply));
+        let same = variants.find(|variant| variant.matches(&read) && reply.as_deref() == Some(&*variant.reply));
         if let Some(same) = same {
             // It shows nothing that was not known, so what other requests have shown may still be delivered.
             if is_first {
@@ -200,7 +200,7 @@ impl Store {
     /// Forgets the reply to a request.
     fn remove(&mut self, key: &[u8], read: &Read<'_>) {
         let Some(slot) = self.slots.get_mut(key) else { return };
-        for gone in slot.variants.extract_if(.., |variant| variant.answers(read)) {
+        for gone in slot.variants.extract_if(.., |variant| variant.matches(read)) {
             self.bytes -= size(key, &gone);
         }
         if slot.variants.is_empty() {
@@ -294,7 +294,7 @@ mod unit {
     }
 
     #[test]
-    fn of_reads_at_the_same_time_the_first_answer_is_kept() {
+    fn of_reads_at_the_same_time_the_first_reply_is_kept() {
         let mut store = Store::new(10_000);
         let key: Name = b"a"[..].into();
         let marks = [store.watch(&key), store.watch(&key), store.watch(&key)];
@@ -313,20 +313,20 @@ mod unit {
     fn a_newer_value_puts_other_requests_for_the_key_in_doubt() {
         let mut store = Store::new(10_000);
         let key: Name = b"h"[..].into();
-        let answered = |store: &mut Store, request: &'static [u8], reply: &str| {
+        let filled = |store: &mut Store, request: &'static [u8], reply: &str| {
             let mark = store.watch(&key);
             store.settle(&key, mark, read(request), Some(reply.into()));
             store.unwatch(&key);
         };
         let has = |store: &mut Store, request: &[u8]| store.get(lane(), b"h", request, 5, 100).is_some();
-        answered(&mut store, b"HGET h f", "1");
-        answered(&mut store, b"HGETALL h", "f 2");
+        filled(&mut store, b"HGET h f", "1");
+        filled(&mut store, b"HGETALL h", "f 2");
         assert!(!has(&mut store, b"HGET h f"), "who has seen 2 must not see 1");
         assert!(has(&mut store, b"HGETALL h"));
         // The same as before: it says nothing about others.
-        answered(&mut store, b"HGET h f", "1");
+        filled(&mut store, b"HGET h f", "1");
         assert!(has(&mut store, b"HGET h f") && has(&mut store, b"HGETALL h"));
-        answered(&mut store, b"HGET h f", "3");
+        filled(&mut store, b"HGET h f", "3");
         assert!(has(&mut store, b"HGET h f") && !has(&mut store, b"HGETALL h"));
     }
 

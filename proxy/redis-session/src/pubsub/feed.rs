@@ -33,11 +33,11 @@ pub(crate) enum Expect {
     Subscribe { who: Requester, kind: Kind, left: usize },
     /// One confirmation for each of the names, or one error.
     Unsubscribe { who: Option<Requester>, kind: Kind, names: VecDeque<Name> },
-    /// The answer to a PING: all that was said before has arrived.
+    /// The reply to a PING: all that was said before has arrived.
     Fence { who: Option<Requester> },
     /// As `Subscribe`, for those who were subscribed before the connection was lost.
     Resubscribe { kind: Kind, names: Vec<Name>, left: usize },
-    /// The answer to a PUBLISH.
+    /// The reply to a PUBLISH.
     Publish { who: Requester },
 }
 

@@ -61,7 +61,7 @@ pub enum ServerFrame<'a> {
     },
     /// A command was refused.
     Error,
-    /// Any other answer.
+    /// Any other reply.
     Reply,
     /// Out of band, and not about subscriptions.
     Notice,

@@ -29,8 +29,8 @@ pub(super) fn is_passing(line: &[u8]) -> bool {
 pub struct Patience {
     /// A SUBSCRIBE, for a connection.
     pub connection: Duration,
-    /// An answer of the server.
-    pub answer: Duration,
+    /// A reply of the server.
+    pub reply: Duration,
     /// Silence after which the server gets a PING.
     pub silence: Duration,
     /// Time for which an unused connection is kept for the next client that needs one.
@@ -119,7 +119,7 @@ impl Registry {
         for (expect, _) in feed.close() {
             match expect {
                 Expect::Unsubscribe { who, .. } | Expect::Fence { who } => self.note_left(who, io),
-                Expect::Publish { who } => self.answer(who, None, io),
+                Expect::Publish { who } => self.published(who, None, io),
                 Expect::Subscribe { .. } | Expect::Resubscribe { .. } => {}
             }
         }
@@ -185,7 +185,7 @@ impl Registry {
             let is_needed = self.names_at(shard) > 0;
             let Some(feed) = self.feeds.get_mut(&shard).filter(|feed| feed.is_open) else { continue };
             let waits = feed.waits_since();
-            if waits.is_some_and(|since| now.since(since) > patience.answer) {
+            if waits.is_some_and(|since| now.since(since) > patience.reply) {
                 io.close(shard, true);
                 continue;
             }

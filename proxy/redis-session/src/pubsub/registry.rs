@@ -67,7 +67,7 @@ pub trait RegistryIo {
     /// The rest of the client's SUBSCRIBE is refused with this error.
     fn refused(&self, client: usize, line: &[u8]);
     /// The reply to the client's PUBLISH; `None` if it is lost.
-    fn answered(&self, client: usize, reply: Option<&[u8]>);
+    fn published(&self, client: usize, reply: Option<&[u8]>);
     /// The server does not take back a subscription of the client that was lost.
     fn lost(&self, client: usize);
 }
@@ -97,7 +97,7 @@ pub(crate) enum PendingNames {
         names: VecDeque<(Name, usize)>,
         is_waiting: bool,
     },
-    /// The answers to come.
+    /// The replies to come.
     Unsubscribe {
         names: Vec<Name>,
         left: usize,
@@ -251,7 +251,7 @@ impl Registry {
         io.write(shard, wire);
     }
 
-    /// Ends subscriptions that a client has. [`RegistryIo::unsubscribed`] follows; if the answer is true, it does not:
+    /// Ends subscriptions that a client has. [`RegistryIo::unsubscribed`] follows; if the result is true, it does not:
     /// it is done.
     pub fn unsubscribe(&mut self, client: usize, kind: Kind, names: &[Name], io: &impl RegistryIo) -> bool {
         let mut plan: BTreeMap<u16, VecDeque<Name>> = BTreeMap::new();
@@ -426,7 +426,7 @@ impl Registry {
         }
     }
 
-    /// One of the answers to an UNSUBSCRIBE is here.
+    /// One of the replies to an UNSUBSCRIBE is here.
     pub(super) fn note_left(&mut self, who: Option<Requester>, io: &impl RegistryIo) {
         let Some(who) = who else { return };
         let Some(PendingCommand { what: PendingNames::Unsubscribe { left, .. }, .. }) = self.op(who) else { return };

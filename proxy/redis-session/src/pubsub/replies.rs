@@ -130,7 +130,7 @@ impl Registry {
             Expect::Subscribe { who, .. } => self.on_refused(shard, who, line, io),
             Expect::Resubscribe { kind, names, .. } => self.on_not_resubscribed(shard, kind, names, line, io),
             Expect::Unsubscribe { who, .. } | Expect::Fence { who } => self.note_left(who, io),
-            Expect::Publish { who } => self.answer(who, Some(line), io),
+            Expect::Publish { who } => self.published(who, Some(line), io),
         }
         Ok(())
     }
@@ -170,17 +170,17 @@ impl Registry {
         let Some(feed) = self.feeds.get_mut(&shard) else { return Ok(()) };
         match feed.expected.pop_front() {
             Some((Expect::Fence { who }, _)) => self.note_left(who, io),
-            Some((Expect::Publish { who }, _)) => self.answer(who, Some(reply), io),
+            Some((Expect::Publish { who }, _)) => self.published(who, Some(reply), io),
             _ => return Err(unsolicited("a reply without a request")),
         }
         Ok(())
     }
 
     /// The reply to a PUBLISH, or none.
-    pub(super) fn answer(&mut self, who: Requester, reply: Option<&[u8]>, io: &impl RegistryIo) {
+    pub(super) fn published(&mut self, who: Requester, reply: Option<&[u8]>, io: &impl RegistryIo) {
         if self.op(who).is_some() {
             self.members[who.client].op = None;
-            io.answered(who.client, reply);
+            io.published(who.client, reply);
         }
     }
 }

@@ -186,10 +186,10 @@ impl State {
             return false;
         }
         match refused {
-            None => self.on_answered(b"+OK\r\n", FrameKind::Reply, io),
+            None => self.complete_with(b"+OK\r\n", FrameKind::Reply, io),
             Some(line) => {
                 self.drop_tracking(io);
-                self.on_answered(line, FrameKind::Error, io)
+                self.complete_with(line, FrameKind::Error, io)
             }
         }
     }
@@ -394,7 +394,7 @@ impl State {
         }
         if self.order.oldest() > exchange {
             // It was refused on the spot.
-            self.tracked_answered(exchange, false, io);
+            self.on_tracked_reply(exchange, false, io);
         }
     }
 
@@ -416,7 +416,7 @@ impl State {
     }
 
     /// The reply to `exchange` is with the client: what has changed meanwhile it has to forget.
-    pub(crate) fn tracked_answered(&mut self, exchange: u64, is_error: bool, io: &impl Io) {
+    pub(crate) fn on_tracked_reply(&mut self, exchange: u64, is_error: bool, io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
         let mut due = tracking.under_way.take_due(exchange);
         if !tracking.own.is_empty() {

@@ -30,7 +30,7 @@ fn nothing_overtakes_a_redirected_request() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().homes.insert(1, 2);
     scene.blurts("SET a 1");
-    scene.answers_one();
+    scene.serves_one();
     // MOVED has come, SET is on its way to the new home.
     assert_eq!(scene.blurts("GET a\nGET c"), "");
     assert_eq!(scene.0.world.lane_count(), 2, "GET c waits: GET a stands in front of it");
@@ -81,7 +81,7 @@ fn a_refused_redirection_wakes_its_waiter() {
 fn an_error_text_of_a_script_moves_no_slot() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().homes.insert(1, 0);
-    // The key is of group 1, so what is said of another one is an answer.
+    // The key is of group 1, so what is said of another one is a reply.
     scene.0.world.server().claims.insert(1, 2);
     assert_eq!(scene.says("GET a"), "-ERR weir: the key is being moved to another node, try again\r\n");
     assert_eq!(scene.0.world.place(b"b").shard, 2);
@@ -339,7 +339,7 @@ fn a_lost_lane_of_a_large_value_leaves_the_watched_slots_alone() {
     assert!(scene.says("WATCH b").starts_with("+OK"));
     scene.0.send(&value);
     while scene.0.arrive(150) {
-        scene.0.answer_pin(Ok(()));
+        scene.0.resolve_pin(Ok(()));
     }
     assert_eq!(scene.0.world.pinned_to(), [2, 1]);
     scene.0.lose(scene.0.world.lane_count() - 1, LossCause::Closed);

@@ -26,7 +26,7 @@ fn hello_answers_in_the_protocol_it_asks_for() {
 
 #[test]
 fn hello_refuses_in_the_words_of_the_server() {
-    for (line, answer) in [
+    for (line, reply) in [
         ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
         ("HELLO 9", "-NOPROTO unsupported protocol version\r\n"),
         ("HELLO x", "-ERR Protocol version is not an integer or out of range\r\n"),
@@ -36,7 +36,7 @@ fn hello_refuses_in_the_words_of_the_server() {
         ("HELLO 3 SETNAME \u{e9}", "-ERR Client names cannot contain spaces, newlines or special characters.\r\n"),
     ] {
         let mut scene = Scene::new();
-        assert_eq!(scene.says(line), answer, "{line}");
+        assert_eq!(scene.says(line), reply, "{line}");
         assert_eq!(scene.says("HELLO"), greeting(2), "{line} changed the protocol");
     }
 }
@@ -55,7 +55,7 @@ fn hello_before_login_needs_a_login() {
 fn a_server_without_resp3_makes_hello_an_unknown_command() {
     let mut scene = Scene::new();
     scene.blurts("HELLO 3");
-    scene.0.answer_pin(Err(Refusal::Greeting));
+    scene.0.resolve_pin(Err(Refusal::Greeting));
     assert_eq!(scene.reads(), "-ERR unknown command 'HELLO', with args beginning with: '3' \r\n");
     assert_eq!(scene.says("GET a"), bulk("GET a|0|1"));
 }
@@ -65,7 +65,7 @@ fn a_server_without_resp3_makes_hello_an_unknown_command() {
 fn a_refused_login_of_the_gateway_is_an_error() {
     let mut scene = Scene::new();
     scene.blurts("HELLO 2");
-    scene.0.answer_pin(Err(Refusal::Greeting));
+    scene.0.resolve_pin(Err(Refusal::Greeting));
     assert_eq!(scene.arrives(), "-ERR weir: upstream refused the gateway's login\r\n");
     assert!(!scene.0.world.is_pin_requested());
 }
@@ -97,7 +97,7 @@ fn auth_is_judged_as_the_server_does() {
 #[test]
 fn unknown_commands_and_arity_come_before_the_login() {
     let mut scene = Scene::guarded();
-    for (line, answer) in [
+    for (line, reply) in [
         ("GET a", "-NOAUTH Authentication required.\r\n"),
         ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
         ("NOPE x", "-ERR unknown command 'NOPE', with args beginning with: 'x' \r\n"),
@@ -109,7 +109,7 @@ fn unknown_commands_and_arity_come_before_the_login() {
         ("RESET", "+RESET\r\n"),
         ("QUIT", "+OK\r\n"),
     ] {
-        assert_eq!(scene.says(line), answer, "{line}");
+        assert_eq!(scene.says(line), reply, "{line}");
     }
     assert_eq!(scene.0.end(), Some(&End::Closed));
 }

@@ -99,7 +99,7 @@ fn a_blocked_client_gets_the_loss_and_goes_on() {
 fn a_lane_lost_before_its_command_was_reexamined_is_requested_again() {
     let mut scene = Scene::new();
     scene.blurts("BLPOP k 0");
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.0.lose(0, LossCause::Closed);
     scene.arrives();
     assert!(scene.0.world.is_pin_requested());

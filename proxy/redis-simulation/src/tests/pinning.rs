@@ -32,7 +32,7 @@ fn the_next_client_may_have_the_lane() {
 fn a_refused_lane_is_an_error_and_the_session_goes_on() {
     let mut scene = Scene::new();
     assert_eq!(scene.blurts("BLPOP k 0\nGET a"), "");
-    scene.0.answer_pin(Err(Refusal::QueueTimeout));
+    scene.0.resolve_pin(Err(Refusal::QueueTimeout));
     assert_eq!(scene.reads(), format!("-ERR weir: timed out waiting for an upstream lane\r\n{}", bulk("GET a|0|1")));
     assert_eq!(scene.0.world.shed(), ["upstream_queue_timeout"]);
     assert_eq!(scene.says("WATCH k"), "+OK 2\r\n", "the refusal was that command's alone");

@@ -49,7 +49,7 @@ fn reading_stops_at_the_pipeline_limit_and_goes_on_with_each_reply() {
     scene.blurts("GET a\nGET b\nGET c\nGET d");
     assert_eq!(scene.0.next(), Next::Wait);
     assert_eq!(scene.0.world.with_lane(0, |lane, _| lane.in_flight()), 2);
-    assert_eq!(scene.answers_one(), bulk("GET a|0|1"));
+    assert_eq!(scene.serves_one(), bulk("GET a|0|1"));
     assert_eq!(scene.0.world.with_lane(0, |lane, _| lane.in_flight()), 2);
     assert_eq!(scene.reads(), [bulk("GET b|0|2"), bulk("GET c|0|3"), bulk("GET d|0|4")].concat());
     assert_eq!(scene.0.next(), Next::Read);

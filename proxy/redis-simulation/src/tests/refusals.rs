@@ -60,7 +60,7 @@ fn says_refused(scene: &mut Scene, cause: &str, wire: &[u8]) -> String {
         while scene.0.arrive(150) {}
         read += &scene.arrives();
         if cause == "lane" {
-            scene.0.answer_pin(Err(Refusal::QueueTimeout));
+            scene.0.resolve_pin(Err(Refusal::QueueTimeout));
             read += &scene.arrives();
         }
         if scene.0.world.is_pin_requested() {
@@ -116,17 +116,17 @@ fn a_watch_that_the_server_refuses_holds_no_lane() {
     assert!(scene.is_pinned(), "the first is watched");
     scene.0.world.server().touch(b"a");
     assert!(scene.says("MULTI\nGET b\nEXEC").ends_with("*-1\r\n"));
-    // Refused in a pipeline that has gone on: EXEC has ended it before its answer was here.
+    // Refused in a pipeline that has gone on: EXEC has ended it before its reply was here.
     assert!(scene.says("WATCH secret\nMULTI\nGET b\nEXEC").contains("*1\r\n"));
     assert!(!scene.is_pinned());
 }
 
 /// With its reply lost with the lane, it is unknown whether the client watches.
 #[test]
-fn a_watch_whose_answer_is_lost_is_a_lost_watch() {
+fn a_watch_whose_reply_is_lost_is_a_lost_watch() {
     let mut scene = Scene::new();
     scene.blurts("WATCH a");
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.arrives();
     scene.0.lose(0, LossCause::Closed);
     assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n");

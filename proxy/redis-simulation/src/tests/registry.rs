@@ -206,7 +206,7 @@ impl RegistryIo for World {
         self.with(client, |listener| assert!(matches!(listener.pending.take(), Some(PendingCommand::Subscribe(..)))));
     }
 
-    fn answered(&self, _client: usize, _reply: Option<&[u8]>) {
+    fn published(&self, _client: usize, _reply: Option<&[u8]>) {
         unreachable!("nobody publishes here");
     }
 
@@ -443,13 +443,13 @@ fn a_silent_server_is_pinged_and_a_late_one_is_closed() {
         fn subscribed(&self, _: usize) {}
         fn unsubscribed(&self, _: usize) {}
         fn refused(&self, _: usize, _: &[u8]) {}
-        fn answered(&self, _: usize, _: Option<&[u8]>) {}
+        fn published(&self, _: usize, _: Option<&[u8]>) {}
         fn lost(&self, _: usize) {}
     }
     let Run { mut registry, world, .. } = one_client(Kind::Channel, &["a"]);
     let io = Closing(world, Cell::new(None));
     let seconds = Duration::from_secs;
-    let patience = Patience { connection: seconds(1), answer: seconds(5), silence: seconds(5), unused: seconds(10) };
+    let patience = Patience { connection: seconds(1), reply: seconds(5), silence: seconds(5), unused: seconds(10) };
     let look = |registry: &mut Registry, at: u64| {
         io.0.now.set(at * 1_000_000_000);
         registry.look(patience, b"-ERR late\r\n", &io);
@@ -463,14 +463,14 @@ fn a_silent_server_is_pinged_and_a_late_one_is_closed() {
     assert_eq!(look(&mut registry, 12), Some((0, true)), "it is not");
     // A lane that replies, and that no client needs any more.
     io.0.execute(0);
-    let answer: Vec<u8> =
+    let reply: Vec<u8> =
         io.0.lines.borrow_mut().get_mut(&0).map(|line| line.outbox.drain(..).collect()).unwrap_or_default();
-    registry.receive(0, &answer, &io).expect("PONG");
+    registry.receive(0, &reply, &io).expect("PONG");
     registry.leave(0, &io);
     io.0.execute(0);
-    let answer: Vec<u8> =
+    let reply: Vec<u8> =
         io.0.lines.borrow_mut().get_mut(&0).map(|line| line.outbox.drain(..).collect()).unwrap_or_default();
-    registry.receive(0, &answer, &io).expect("a confirmation");
+    registry.receive(0, &reply, &io).expect("a confirmation");
     assert_eq!(look(&mut registry, 13), None);
     assert_eq!(look(&mut registry, 24), Some((0, false)));
 }
@@ -515,7 +515,7 @@ fn a_frame_is_held_up_to_its_limit() {
         fn subscribed(&self, _: usize) {}
         fn unsubscribed(&self, _: usize) {}
         fn refused(&self, _: usize, _: &[u8]) {}
-        fn answered(&self, _: usize, _: Option<&[u8]>) {}
+        fn published(&self, _: usize, _: Option<&[u8]>) {}
         fn lost(&self, _: usize) {}
     }
     let Run { mut registry, .. } = one_client(Kind::Channel, &["a"]);

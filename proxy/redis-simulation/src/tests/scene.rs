@@ -73,7 +73,7 @@ impl Scene {
     }
 
     /// The server of the only lane executes and answers one command.
-    pub(super) fn answers_one(&mut self) -> String {
+    pub(super) fn serves_one(&mut self) -> String {
         self.0.flush(0);
         self.0.execute(0);
         self.0.deliver(0, usize::MAX);

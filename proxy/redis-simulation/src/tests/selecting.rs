@@ -14,7 +14,7 @@ fn commands_after_select_go_to_the_other_database() {
 #[test]
 fn select_is_judged_as_the_server_does() {
     let mut scene = Scene::new();
-    for (text, answer) in [
+    for (text, reply) in [
         ("x", "-ERR value is not an integer or out of range\r\n"),
         ("+1", "-ERR value is not an integer or out of range\r\n"),
         ("01", "-ERR value is not an integer or out of range\r\n"),
@@ -24,7 +24,7 @@ fn select_is_judged_as_the_server_does() {
         ("15", "+OK\r\n"),
         ("0", "+OK\r\n"),
     ] {
-        assert_eq!(scene.says(&format!("SELECT {text}")), answer, "{text}");
+        assert_eq!(scene.says(&format!("SELECT {text}")), reply, "{text}");
     }
 }
 

@@ -14,7 +14,7 @@ fn lane_to(scene: &Scene, shard: u16) -> usize {
 }
 
 /// The server of `shard` executes and answers what has arrived there.
-fn answers(scene: &mut Scene, shard: u16) -> String {
+fn serve(scene: &mut Scene, shard: u16) -> String {
     let lane = lane_to(scene, shard);
     scene.0.flush(lane);
     while scene.0.execute(lane) {}
@@ -27,9 +27,9 @@ fn replies_keep_the_order_of_the_commands() {
     let mut scene = Scene::sharded(3);
     assert_eq!(scene.blurts("GET a\nGET b\nPING\nGET c\nGET b"), "");
     assert_eq!(scene.0.world.lane_count(), 3);
-    assert_eq!(answers(&mut scene, 2), "", "both of b wait for a");
-    assert_eq!(answers(&mut scene, 1), bulk("GET a|0|3") + &bulk("GET b|0|1") + "+PONG\r\n");
-    assert_eq!(answers(&mut scene, 0), bulk("GET c|0|4") + &bulk("GET b|0|2"));
+    assert_eq!(serve(&mut scene, 2), "", "both of b wait for a");
+    assert_eq!(serve(&mut scene, 1), bulk("GET a|0|3") + &bulk("GET b|0|1") + "+PONG\r\n");
+    assert_eq!(serve(&mut scene, 0), bulk("GET c|0|4") + &bulk("GET b|0|2"));
     assert_eq!(scene.says("GET a"), bulk("GET a|0|5"));
 }
 
@@ -42,8 +42,8 @@ fn half_an_early_reply_is_continued() {
     scene.0.execute(early);
     scene.0.deliver(early, 5);
     assert_eq!(scene.arrives(), "");
-    assert_eq!(answers(&mut scene, 1), bulk("GET a|0|2") + "$9\r\nG");
-    assert_eq!(answers(&mut scene, 2), "ET b|0|1\r\n");
+    assert_eq!(serve(&mut scene, 1), bulk("GET a|0|2") + "$9\r\nG");
+    assert_eq!(serve(&mut scene, 2), "ET b|0|1\r\n");
 }
 
 #[test]
@@ -103,10 +103,10 @@ fn a_client_that_was_stopped_by_early_replies_goes_on() {
     let mut scene = Scene::with(settings);
     scene.0.world.set_shards(3);
     scene.blurts("GET a\nGET b\nGET b\nGET b\nGET b");
-    assert_eq!(answers(&mut scene, 2), "");
+    assert_eq!(serve(&mut scene, 2), "");
     scene.blurts("GET c");
     assert_eq!(scene.0.world.lane_count(), 2, "GET c is not taken: too much waits");
-    let read = answers(&mut scene, 1);
+    let read = serve(&mut scene, 1);
     assert!(read.starts_with(&bulk("GET a|0|5")), "{read}");
     assert!(scene.reads().ends_with(&bulk("GET c|0|6")));
 }
@@ -266,7 +266,7 @@ fn a_large_value_is_no_state_of_the_session() {
         let wire = wire(&format!("SET a {value}\nSET b {value}\nGET c\nSET c {value}\nSET c {value}\nGET a"));
         scene.0.send(&wire);
         while scene.0.arrive(piece.min(200)) {
-            scene.0.answer_pin(Ok(()));
+            scene.0.resolve_pin(Ok(()));
         }
         let read = scene.reads();
         let said: Vec<&str> =
@@ -306,11 +306,11 @@ fn a_large_value_without_a_lane_leaves_the_watched_keys_alone() {
     let large = wire(&format!("SET a {value}\nGET b"));
     scene.0.send(&large);
     scene.0.arrive(200);
-    scene.0.answer_pin(Err(Refusal::Unreachable));
+    scene.0.resolve_pin(Err(Refusal::Unreachable));
     assert_eq!(scene.reads(), "-ERR weir: upstream unreachable\r\n".to_owned() + &bulk("GET b|0|2"));
     scene.0.send(&large);
     scene.0.arrive(200);
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.0.wake();
     scene.0.lose(scene.0.world.lane_count() - 1, LossCause::Closed);
     assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n");
@@ -323,7 +323,7 @@ fn watched_keys_that_are_lost_meanwhile_are_lost() {
     let large = wire(&format!("SET a {value}"));
     scene.0.send(&large[..300]);
     scene.0.arrive(300);
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.0.wake();
     scene.0.lose_parked();
     assert!(scene.sends(&large[300..]).starts_with('$'));
@@ -336,7 +336,7 @@ fn a_large_message_goes_where_small_ones_go() {
     let (mut scene, value) = scene_of_large_values();
     scene.0.send(&wire(&format!("SET b {value}\nPUBLISH news {value}")));
     while scene.0.arrive(150) {
-        scene.0.answer_pin(Ok(()));
+        scene.0.resolve_pin(Ok(()));
     }
     scene.reads();
     assert_eq!(scene.0.world.pinned_to(), [2, 0], "to the first shard, though the value before it went to the third");

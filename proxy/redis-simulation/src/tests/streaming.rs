@@ -111,7 +111,7 @@ fn a_refused_lane_drops_the_rest_and_the_session_goes_on() {
     let mut scene = scene();
     scene.0.send(&wire(&format!("SET k {}\nGET a", "x".repeat(500))));
     scene.0.arrive(200);
-    scene.0.answer_pin(Err(Refusal::Unreachable));
+    scene.0.resolve_pin(Err(Refusal::Unreachable));
     assert_eq!(scene.reads(), "-ERR weir: upstream unreachable\r\n".to_owned() + &bulk("GET a|0|1"));
 }
 
@@ -128,7 +128,7 @@ fn a_full_core_makes_it_wait_then_refuses_it_and_keeps_no_lane() {
     scene.0.send(&wire(&format!("SET k {}\nPING", "x".repeat(500))));
     scene.0.arrive(200);
     scene.0.world.set(|policy| policy.full = Some(Full::InFlight));
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.arrives();
     scene.0.refuse_held();
     assert_eq!(scene.arrives(), "-ERR weir: too many requests in flight\r\n+PONG\r\n");
@@ -140,7 +140,7 @@ fn a_slow_server_stops_the_reading() {
     let mut scene = scene();
     scene.0.send(&wire(&format!("SET k {}", "x".repeat(5000))));
     scene.0.arrive(2000);
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.0.wake();
     assert_eq!(scene.0.next(), Next::Wait, "enough is on its way to the server");
     scene.0.flush(0);
@@ -153,7 +153,7 @@ fn a_lane_lost_in_the_middle_answers_once_and_closes() {
     let mut scene = scene();
     scene.0.send(&wire(&format!("SET k {}", "x".repeat(5000))));
     scene.0.arrive(2000);
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.0.wake();
     scene.0.lose(0, LossCause::Closed);
     assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n");
@@ -166,18 +166,18 @@ fn a_pipeline_of_one_lets_a_large_command_through() {
     let mut scene = Scene::with(settings);
     scene.0.send(&wire(&format!("SET k {}\nGET a", "x".repeat(500))));
     while scene.0.arrive(50) {
-        scene.0.answer_pin(Ok(()));
+        scene.0.resolve_pin(Ok(()));
     }
     assert!(scene.reads().ends_with(&bulk("GET a|0|2")));
 }
 
-/// A server that answers before it has all may read the rest as the next command.
+/// A server that replies before it has all may read the rest as the next command.
 #[test]
 fn an_early_reply_costs_the_lane() {
     let mut scene = scene();
     scene.0.send(&wire(&format!("SET k {}", "x".repeat(500))));
     scene.0.arrive(300);
-    scene.0.answer_pin(Ok(()));
+    scene.0.resolve_pin(Ok(()));
     scene.0.wake();
     scene.0.flush(0);
     scene.0.world.with_lane(0, |lane, _| lane.speak(|_, out| out.extend_from_slice(b"-OOM no memory\r\n")));

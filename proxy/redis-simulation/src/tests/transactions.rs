@@ -111,7 +111,7 @@ fn local_commands_are_answered_at_their_place_in_exec() {
         "MULTI\nGET a\nCLIENT GETNAME\nCLIENT SETNAME inside\nSELECT x\nCLIENT GETNAME\nSELECT 99\nREADONLY\nMONITOR\nGET b\n\
          EXEC\nCLIENT GETNAME",
     );
-    let answers = [
+    let replies = [
         "+OK\r\n",
         &"+QUEUED\r\n".repeat(9),
         "*9\r\n",
@@ -124,12 +124,12 @@ fn local_commands_are_answered_at_their_place_in_exec() {
         &bulk("GET b|0|11"),
         &bulk("inside"),
     ];
-    assert_eq!(read, answers.concat());
+    assert_eq!(read, replies.concat());
     assert_eq!(scene.0.world.pins()[0], 0, "the shared lane will do");
 }
 
 #[test]
-fn answers_find_their_places_however_the_reply_of_exec_is_cut() {
+fn replies_find_their_places_however_the_reply_of_exec_is_cut() {
     for size in 1..40 {
         let mut scene = Scene::new();
         scene.blurts("MULTI\nCLIENT GETNAME\nGET a\nCLIENT GETNAME\nEXEC\nPING");
@@ -169,7 +169,7 @@ fn an_exec_without_reply_executes_its_local_commands() {
     assert_eq!(read, format!("+OK\r\n+QUEUED\r\n{no}+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n{}", bulk("inside")));
 }
 
-/// The answers given here are empty then, and the SELECTs behind them were looked for one place too early.
+/// The replies given here are empty then, and the SELECTs behind them were looked for one place too early.
 #[test]
 fn the_database_after_an_exec_without_reply_is_that_of_its_last_select() {
     for inside in

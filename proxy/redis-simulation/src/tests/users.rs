@@ -34,7 +34,7 @@ fn follow(scene: &mut Scene, list: Option<&[(&str, &str)]>) -> bool {
 #[test]
 fn a_pipeline_is_judged_command_by_command_and_stays_in_order() {
     let mut scene = scene(&[("default", "on nopass ~a* +get +mget")]);
-    let answer = scene.says("GET a\nGET b\nDEL a\nGET a2\nMGET a b\nGET a3");
+    let reply = scene.says("GET a\nGET b\nDEL a\nGET a2\nMGET a b\nGET a3");
     let wanted = [
         bulk("GET a|0|1"),
         NO_KEY.to_owned(),
@@ -43,7 +43,7 @@ fn a_pipeline_is_judged_command_by_command_and_stays_in_order() {
         NO_KEY.to_owned(),
         bulk("GET a3|0|3"),
     ];
-    assert_eq!(answer, wanted.concat());
+    assert_eq!(reply, wanted.concat());
 }
 
 #[test]
@@ -60,15 +60,15 @@ fn nothing_passes_before_the_login_and_all_after_it() {
 #[test]
 fn a_denied_command_spoils_its_transaction() {
     let mut scene = scene(&[("default", "on nopass ~a* +get +multi +exec")]);
-    let answer = scene.says("MULTI\nGET a\nGET b\nEXEC");
+    let reply = scene.says("MULTI\nGET a\nGET b\nEXEC");
     assert_eq!(
-        answer,
+        reply,
         format!("+OK\r\n+QUEUED\r\n{NO_KEY}-EXECABORT Transaction discarded because of previous errors.\r\n")
     );
     let mut scene = scene_without_exec();
-    let answer = scene.says("MULTI\nGET a\nEXEC\nGET a");
+    let reply = scene.says("MULTI\nGET a\nEXEC\nGET a");
     assert_eq!(
-        answer,
+        reply,
         format!(
             "+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of: {}{}",
             &no_command("exec")[1..],
@@ -86,9 +86,9 @@ fn new_rules_hold_for_connected_clients_and_queued_commands() {
     let mut scene = scene(&[("default", "on nopass ~* &* +@all")]);
     assert_eq!(scene.says("MULTI\nSET a 1\nGET a"), "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
     assert!(!follow(&mut scene, Some(&[("default", "on nopass ~a* +get +multi +exec")])));
-    let answer = scene.says("EXEC");
-    assert!(answer.starts_with("-EXECABORT Transaction discarded because of: NOPERM ACLs rules changed"), "{answer}");
-    assert!(answer.ends_with("no permission to execute the command or subcommand\r\n"), "{answer}");
+    let reply = scene.says("EXEC");
+    assert!(reply.starts_with("-EXECABORT Transaction discarded because of: NOPERM ACLs rules changed"), "{reply}");
+    assert!(reply.ends_with("no permission to execute the command or subcommand\r\n"), "{reply}");
     assert_eq!(scene.says("MULTI\nGET a"), "+OK\r\n+QUEUED\r\n");
     assert!(!follow(&mut scene, Some(&[("default", "on nopass ~a* +get +exec")])));
     assert!(scene.says("EXEC").starts_with('*'), "what is queued is still allowed");
@@ -135,8 +135,8 @@ fn a_large_command_in_disguise_is_refused() {
     let mut scene = scene(&[("default", "on nopass ~mine:* +@all -config")]);
     let padding = format!("\0{}", "x".repeat(100_000));
     for words in ["XINFO STREAM%\nPING", "XGROUP CREATE% other g $ MKSTREAM\nPING", "CONFIG SET% maxmemory 1\nPING"] {
-        let answer = scene.says(&words.replace('%', &padding));
-        assert_eq!(answer, "-ERR weir: command too large\r\n+PONG\r\n", "{words}");
+        let reply = scene.says(&words.replace('%', &padding));
+        assert_eq!(reply, "-ERR weir: command too large\r\n+PONG\r\n", "{words}");
     }
     let settings = RedisListenerSettings {
         users: Some(users(&[("default", "on nopass ~* &* +@all")])),
@@ -144,8 +144,8 @@ fn a_large_command_in_disguise_is_refused() {
         ..Default::default()
     };
     let rules = "+get ".repeat(30_000);
-    let answer = Scene::with(settings).says(&format!("ACL SETUSER evil on nopass {rules}\nPING"));
-    assert_eq!(answer, "-ERR weir: command too large\r\n+PONG\r\n");
+    let reply = Scene::with(settings).says(&format!("ACL SETUSER evil on nopass {rules}\nPING"));
+    assert_eq!(reply, "-ERR weir: command too large\r\n+PONG\r\n");
 }
 
 #[test]

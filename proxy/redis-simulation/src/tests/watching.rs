@@ -60,7 +60,7 @@ fn unwatch_and_discard_let_the_server_forget() {
         assert!(scene.says(forget).ends_with("+OK\r\n"));
         assert_eq!(scene.given_back(), (1, 0), "{forget}");
     }
-    assert_eq!(Scene::new().says("UNWATCH"), "+OK\r\n", "without WATCH the answer is known");
+    assert_eq!(Scene::new().says("UNWATCH"), "+OK\r\n", "without WATCH the reply is known");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The answers of the world to what a session asks, with the rules of a session asserted.
+//! The results of the calls of a session, with the rules of a session asserted.
 
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -117,13 +117,13 @@ impl Lanes for World {
             assert_eq!(lane.key, key, "the lane that came is the one asked for");
             return Pinning::Ready;
         }
-        let answer = self.policy.get().pinning;
-        match answer {
+        let pinning = self.policy.get().pinning;
+        match pinning {
             Pinning::Ready => self.place_pin(key),
             Pinning::Later => self.requested_pin.set(Some(key)),
             Pinning::TooManyBlocked | Pinning::Refused(_) => {}
         }
-        answer
+        pinning
     }
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {

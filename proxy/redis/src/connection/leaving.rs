@@ -46,7 +46,7 @@ impl Connection {
     /// A drain may end this connection: nothing is on its way.
     pub(crate) fn drains_after(&self) -> Option<Duration> {
         let session = self.session.borrow();
-        let is_quiet = session.is_quiet() && session.unanswered_bytes() == 0 && self.output.buffered() == 0;
+        let is_quiet = session.is_quiet() && session.pending_bytes() == 0 && self.output.buffered() == 0;
         // A waiter for data or messages has nothing on its way: it may ask the next instance.
         let is_quiet = is_quiet || session.is_only_waiting_for_data();
         match self.service.sessions.drain_state() {

@@ -64,8 +64,8 @@ impl Connection {
     #[cold]
     fn note_access(&self, reply: &Reply<'_>) {
         let mut access = self.access.borrow_mut();
-        let answered = reply.exchange.saturating_sub(u64::from(self.on_their_way.get()));
-        while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < answered)) {
+        let replied = reply.exchange.saturating_sub(u64::from(self.on_their_way.get()));
+        while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < replied)) {
             // Its reply was lost.
             access.pop_front();
         }

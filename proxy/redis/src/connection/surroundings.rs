@@ -1,4 +1,4 @@
-//! The gateway's answers to what a session asks.
+//! The gateway's side of the calls of a session.
 
 use std::{
     cell::Cell,

@@ -23,7 +23,7 @@ impl Play {
                     let holder = at / 2 * 2;
                     self.forget(holder, &values[1]);
                 }
-                value => self.answered(at, value),
+                value => self.on_reply(at, value),
             }
         }
     }
@@ -41,7 +41,7 @@ impl Play {
         }
     }
 
-    fn answered(&mut self, at: usize, value: Value) {
+    fn on_reply(&mut self, at: usize, value: Value) {
         let client = &mut self.clients[at];
         let expected = client.expected.pop_front().expect("a reply was asked for");
         let is_error = matches!(value, Value::Error(_));
