@@ -30,7 +30,9 @@ pub struct Trial {
     pub completed: u64,
     /// Right replies per second that came within the window, whenever they were intended; `None`: not known, and
     /// `completed` stands for it. Under overload the two differ: what was intended early gets its reply late.
-    pub answered_rate: Option<f64>,
+    /// The records in `docs/results` call it `answered_rate`.
+    #[serde(alias = "answered_rate")]
+    pub completed_rate: Option<f64>,
     /// Sent and received by the generator within the window, all of the protocol.
     pub wire_bytes: u64,
     /// Never sent because all connection slots were busy until past the late limit.
@@ -69,7 +71,7 @@ impl Trial {
     #[must_use]
     pub fn completed_rate(&self) -> f64 {
         let intended = if self.window_s > 0.0 { self.completed as f64 / self.window_s } else { 0.0 };
-        self.answered_rate.unwrap_or(intended)
+        self.completed_rate.unwrap_or(intended)
     }
 
     /// Gb/s of the generator, both directions; 0 for an empty window.

@@ -173,7 +173,7 @@ phase = [{ rate = 1000, duration = "10s" }]
             outcome.intended();
             outcome.sent();
             let sent = 1 + lag_micros * 1_000;
-            outcome.answered(&Stamps { intended: 1, ready: 1, sent, completed: sent + 500_000 }, integrity);
+            outcome.completed(&Stamps { intended: 1, ready: 1, sent, completed: sent + 500_000 }, integrity);
         }
         outcome
     }
@@ -245,7 +245,7 @@ phase = [{ rate = 1000, duration = "10s" }]
         let mut slow = WindowResult::new(Duration::from_secs(1));
         for _ in 0..2_000 {
             slow.intended();
-            slow.answered(&Stamps { intended: 1, ready: 1, sent: 1, completed: 2_500_001 }, Some(Integrity::Ok));
+            slow.completed(&Stamps { intended: 1, ready: 1, sent: 1, completed: 2_500_001 }, Some(Integrity::Ok));
         }
         assert_eq!(verdict(&slow, 0, 0.5), (None, Some("slo".to_owned())));
     }

@@ -90,7 +90,7 @@ pub enum ErrorClass {
     Transport,
     /// The reply is not the protocol.
     Protocol,
-    /// An error reply that is not the overload answer.
+    /// An error reply that is not the overload reply.
     Status,
     /// No reply within the limit.
     Timeout,
@@ -127,7 +127,7 @@ pub struct Counts {
     pub intended: u64,
     /// Handed to the kernel.
     pub sent: u64,
-    /// Answered correctly.
+    /// Completed correctly.
     pub completed: u64,
     /// Completed, but after more than the late limit.
     pub late: u64,
@@ -135,7 +135,7 @@ pub struct Counts {
     pub skipped_backlog: u64,
     /// Not sent: past the late limit because of the generator.
     pub skipped_generator: u64,
-    /// Refused with the overload answer, by reason.
+    /// Refused with the overload reply, by reason.
     pub shed: BTreeMap<String, u64>,
     /// Failed, by class.
     pub errors: Errors,
@@ -219,7 +219,7 @@ pub struct Latencies {
     pub backlog: Recorder,
     /// Ready to sent, of all that were sent.
     pub generator_lag: Recorder,
-    /// Sent to answered, of refused and failed requests: fast refusals must not improve the percentiles of the others.
+    /// Sent to completed, of refused and failed requests: fast refusals must not improve the percentiles of the others.
     pub error_service: Recorder,
     /// Intended to the first event, of replies that are streamed.
     pub first_event: Recorder,
@@ -274,7 +274,7 @@ impl WindowResult {
     /// A value came back; `integrity` is what its check found, `None` if there was no check. A wrong value is an error of
     /// class payload and not completed.
     #[inline]
-    pub fn answered(&mut self, stamps: &Stamps, integrity: Option<Integrity>) {
+    pub fn completed(&mut self, stamps: &Stamps, integrity: Option<Integrity>) {
         if let Some(found) = integrity {
             let counts = &mut self.counts.integrity;
             counts.checked += 1;
@@ -304,7 +304,7 @@ impl WindowResult {
         }
     }
 
-    /// The overload answer came back.
+    /// The overload reply came back.
     pub fn shed(&mut self, reason: &str, stamps: &Stamps) {
         match self.counts.shed.get_mut(reason) {
             Some(count) => *count += 1,

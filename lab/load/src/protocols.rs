@@ -252,6 +252,6 @@ pub trait Preload {
     /// Writes them on a connection.
     ///
     /// # Errors
-    /// The answer of a target that did not take one, or its end of the connection.
+    /// The reply of a target that did not take one, or its end of the connection.
     fn write<'a>(&'a mut self, stream: &'a mut Stream) -> Pending<'a>;
 }

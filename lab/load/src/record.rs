@@ -220,7 +220,7 @@ pub struct Latency {
     /// From each event to the next one of the same reply, for protocols that stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_events: Option<Summary>,
-    /// Sent to answered, of refused and failed requests.
+    /// Sent to completed, of refused and failed requests.
     pub error_service: Summary,
 }
 

@@ -1,4 +1,4 @@
-//! A reply and its kind: a value, the overload answer of a gateway, or an error.
+//! A reply and its kind: a value, the overload reply of a gateway, or an error.
 
 /// A whole reply of any protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl<'a> Reply<'a> {
         Self { kind: ReplyKind::Shed(reason), body: None }
     }
 
-    /// The exchange was ended without an answer.
+    /// The exchange was ended without a reply.
     #[must_use]
     pub const fn lost() -> Self {
         Self { kind: ReplyKind::Lost, body: None }

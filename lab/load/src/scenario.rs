@@ -50,11 +50,11 @@
 //! protocol = "http2"            # http1 | http2 | websocket | tcp
 //! connections = 2
 //! streams = 32                  # HTTP/2: requests under way per connection; pipeline for the others
-//! payload.size = "128B"         # of an answer's body, or of a message that comes back
+//! payload.size = "128B"         # of a response's body, or of a message that comes back
 //!
 //! [request]
 //! host = "lab.example"
-//! path = "/index.html"          # left out: paths of the lab's own origin, whose answers show whose they are
+//! path = "/index.html"          # left out: paths of the lab's own origin, whose responses show whose they are
 //!                               # with a path and without payload.size, the body of a response may have any length
 //!
 //! [[phase]]

@@ -42,7 +42,7 @@ pub type Pending<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
 /// The reading side of one connection. `begin` is called once and first,
 /// then `take` for each chunk, and `finish` when the peer has closed.
 pub trait Wire {
-    /// Says what comes before the first request, and hears the answer.
+    /// Says what comes before the first request, and hears the reply.
     ///
     /// # Errors
     /// The peer does not speak the protocol, or not as the scenario needs it; a sentence for people.

@@ -10,7 +10,7 @@
 //! | POST `/embeddings` | floats or base64 |
 //! | GET `/models`, `/models/ID` | a short list; a model whose name begins with `no-such` exists nowhere |
 //! | GET `/ledger`, DELETE `/ledger` | the billed tokens of each request; see [`Ledger`] |
-//! | GET `/requests`, `/health` | how many requests were answered, and that it serves |
+//! | GET `/requests`, `/health` | how many requests were served, and that it serves |
 //!
 //! ```no_run
 //! use weir_origin::ai::{AiOriginSettings, start};
@@ -28,14 +28,12 @@
 //! |---|---|
 //! | `settings`, `server`, `connection` | options; workers; one connection: requests in, replies out |
 //! | `route`, `request`, `directive` | from a request to its endpoint, its fields and its directives |
-//! | `answer`, `answering`, `reply` | the parts that the dialects share; the dialect of an endpoint; a reply before it is written |
+//! | `model_response`, `respond`, `reply` | the parts that the dialects share; the dialect of an endpoint; a reply before it is written |
 //! | `chat`, `completions`, `responses`, `messages`, `embeddings`, `models` | the replies of one endpoint each |
 //! | `text`, `json`, `schema`, `tools` | contents: text by position, escapes, a value for a schema, calls |
 //! | `usage`, `ledger` | tokens as reported, and as billed |
 //! | `error`, `fault`, `framing`, `stream` | refusals; what goes wrong; the bytes of events; events at their pace |
 
-mod answer;
-mod answering;
 mod chat;
 mod completions;
 mod connection;
@@ -47,9 +45,11 @@ mod framing;
 mod json;
 pub mod ledger;
 mod messages;
+mod model_response;
 mod models;
 mod reply;
 mod request;
+mod respond;
 mod responses;
 mod route;
 mod schema;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `/` | 200 and the default body |
 //! | `/N` | 200 and N bytes, at most [`BODY_BYTES_MAX`] |
-//! | `/N/WORD` | the same; the body begins with the word, so a client sees whose answer it has |
+//! | `/N/WORD` | the same; the body begins with the word, so a client sees whose response it has |
 //! | `/requests` | 200 and how many requests its worker has answered, this one included |
 //! | others | 404 |
 //! | any, with an upgrade | a WebSocket on which every frame comes back |

@@ -15,7 +15,7 @@
 //!
 //! Not implemented, and answered with Redis' own unknown-command text: streams, sorted sets, scripts, blocking
 //! commands, patterns (`PSUBSCRIBE`) and shard channels, `CLUSTER`, `ACL`, persistence and replication. `SET` takes
-//! `EX PX NX XX KEEPTTL GET` but no `EXAT`/`PXAT`. `COMMAND` answers the six-field form that servers before 7.0 had.
+//! `EX PX NX XX KEEPTTL GET` but no `EXAT`/`PXAT`. `COMMAND` returns the six-field form that servers before 7.0 had.
 //!
 //! | file | concept |
 //! |---|---|

@@ -162,7 +162,7 @@ mod tests {
             outcome.intended();
             outcome.sent();
             let stamps = Stamps { intended: 0, ready: 0, sent: 0, completed: 100_000 + at * 1_000 };
-            outcome.answered(&stamps, Some(Integrity::Ok));
+            outcome.completed(&stamps, Some(Integrity::Ok));
         }
         let mut record = StepRecord::from_line(RECORD).expect("a record");
         record.latency = record::Latency::of(&outcome.latencies);

@@ -266,7 +266,7 @@ impl<'a> Program<'a> {
         let mut resources = Resources::default();
         trial::charge(&mut resources, &watched, figures.completed as f64);
         // The program knows better than the window when its first request left.
-        trial.answered_rate = Some(figures.rate);
+        trial.completed_rate = Some(figures.rate);
         Ok((trial, resources))
     }
 

@@ -97,7 +97,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
     // Bursts are not even by their making.
     let is_even = !matches!(scenario.mode, Mode::Open(Arrival::Gamma { .. } | Arrival::OnOff { .. }));
     trial.is_steady = !is_even || is_steady(&rates, phase.warmup, phase.duration, rules.steady_share);
-    trial.answered_rate = answered_rate(&rates, phase.warmup, phase.duration);
+    trial.completed_rate = completed_rate(&rates, phase.warmup, phase.duration);
     fill(&mut trial, &watched, subject)?;
     trial.parties.refused = most_refused(&record);
     let completed = trial.completed_rate() * trial.window_s;
@@ -181,7 +181,7 @@ pub(crate) fn fill(trial: &mut Trial, watched: &WindowUsage, subject: &Subject<'
 }
 
 /// Replies per second of the window, by when they came; `None` unless it is made of whole seconds.
-fn answered_rate(rates: &[f64], warmup: Duration, window: Duration) -> Option<f64> {
+fn completed_rate(rates: &[f64], warmup: Duration, window: Duration) -> Option<f64> {
     let is_whole = warmup.subsec_nanos() == 0 && window.subsec_nanos() == 0 && !window.is_zero();
     let (begin, count) = (warmup.as_secs() as usize, window.as_secs() as usize);
     let within = rates.get(begin..begin + count).filter(|_| is_whole)?;
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn replies_after_the_window_do_not_count_for_its_rate() {
         let (warmup, window) = (Duration::from_secs(1), Duration::from_secs(2));
-        assert_eq!(answered_rate(&[9.0, 100.0, 110.0, 40.0], warmup, window), Some(105.0));
-        assert_eq!(answered_rate(&[9.0, 100.0], warmup, window), None, "seconds are missing");
-        assert_eq!(answered_rate(&[9.0, 100.0, 110.0], Duration::from_millis(500), window), None);
+        assert_eq!(completed_rate(&[9.0, 100.0, 110.0, 40.0], warmup, window), Some(105.0));
+        assert_eq!(completed_rate(&[9.0, 100.0], warmup, window), None, "seconds are missing");
+        assert_eq!(completed_rate(&[9.0, 100.0, 110.0], Duration::from_millis(500), window), None);
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn assert_figures(told: &str, result: &Value, arms: &[&str]) {
         for run in 0..2 {
             let at = |path: &str| format!("/rows/0/blocks/0/runs/{arm}/{run}{path}");
             assert!(number(result, &at("/trial/completed")) > 100.0, "{arm}\n{told}");
-            assert!(number(result, &at("/trial/answered_rate")) > 100.0, "{arm}\n{told}");
+            assert!(number(result, &at("/trial/completed_rate")) > 100.0, "{arm}\n{told}");
             assert!(number(result, &at("/box_us")) > 1.0, "{arm}\n{told}");
             let cost = result.pointer(&at("/trial/parties/gateway_cpu_us_per_req")).and_then(Value::as_f64);
             assert_eq!(cost.is_some_and(|micros| micros > 0.1), *arm != "direct", "{arm}: {cost:?}\n{told}");

@@ -259,7 +259,7 @@ mod tests {
             outcome.sent();
             let micros = 100.0 * 1_000_f64.powf(at as f64 / count.max(2) as f64);
             let stamps = Stamps { intended: 0, ready: 0, sent: 0, completed: (micros * 1e3) as u64 };
-            outcome.answered(&stamps, Some(Integrity::Ok));
+            outcome.completed(&stamps, Some(Integrity::Ok));
         }
         record.counts = outcome.counts.clone();
         record.latency = weir_load::record::Latency::of(&outcome.latencies);

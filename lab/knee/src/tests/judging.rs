@@ -200,3 +200,10 @@ fn rules_that_would_not_end_are_refused() {
     assert_eq!(refused(|r| r.overload_ladder = vec![1.5, 1.1]), "overload_ladder");
     assert_eq!(refused(|r| r.window_long_s = 1e9), "window_*_s");
 }
+
+#[test]
+fn a_kept_record_with_the_former_key_of_the_completed_rate_is_read() {
+    let kept: Trial = serde_json::from_str(r#"{"window_s":2.0,"completed":10,"answered_rate":7.5}"#).unwrap();
+    assert_eq!((kept.completed_rate, kept.completed_rate()), (Some(7.5), 7.5));
+    assert!(serde_json::to_string(&kept).unwrap().contains(r#""completed_rate":7.5"#));
+}

@@ -37,8 +37,8 @@ fn measured(numbers: impl Iterator<Item = u64>, connections_lost: u32) -> Measur
                 match end {
                     2 => outcome.shed("queue_full", &stamps),
                     3 => outcome.shed("in_flight", &stamps),
-                    4 => outcome.answered(&stamps, Some(Integrity::Mismatch)),
-                    _ => outcome.answered(&stamps, Some(Integrity::Ok)),
+                    4 => outcome.completed(&stamps, Some(Integrity::Mismatch)),
+                    _ => outcome.completed(&stamps, Some(Integrity::Ok)),
                 }
             }
         }
@@ -138,7 +138,7 @@ fn the_order_of_parts_makes_no_difference_and_the_merged_is_judged_again() {
     // A stall in one part is one of the whole.
     let mut late = measured((0..3_000).filter(|number| number % 1_000 > 4), 0);
     let stall = Stamps { intended: 1, ready: 1, sent: 200_000_001, completed: 200_000_002 };
-    late.outcome.answered(&stall, Some(Integrity::Ok));
+    late.outcome.completed(&stall, Some(Integrity::Ok));
     let late = record(&late, Part::new(1, 2).expect("there is one"));
     let verdict = merged(&[one, late]).expect("they belong together").verdict;
     assert_eq!(verdict.invalid_reason.as_deref(), Some("generator-lag"));

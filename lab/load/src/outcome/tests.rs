@@ -17,7 +17,7 @@ fn stamps(backlog: u64, lag: u64, service: u64) -> Stamps {
 /// One way for a request to end.
 #[derive(Clone, Debug)]
 enum End {
-    Answered(Option<Integrity>),
+    Completed(Option<Integrity>),
     Shed(&'static str),
     Failed(ErrorClass, bool),
     Skipped(Turn),
@@ -27,7 +27,7 @@ fn ends() -> impl Strategy<Value = Vec<(End, u64, u64, u64)>> {
     use Integrity::{Mismatch, Missing, Ok, RaceSuspect};
     let end = prop_oneof![
         6 => prop::sample::select(vec![None, Some(Ok), Some(RaceSuspect), Some(Missing), Some(Mismatch)])
-            .prop_map(End::Answered),
+            .prop_map(End::Completed),
         1 => prop::sample::select(vec!["queue_full", "in_flight"]).prop_map(End::Shed),
         1 => (prop::sample::select(vec![ErrorClass::Transport, ErrorClass::Protocol, ErrorClass::Status,
             ErrorClass::Timeout, ErrorClass::Payload]), any::<bool>()).prop_map(|(class, sent)| End::Failed(class, sent)),
@@ -45,7 +45,7 @@ fn fed(ends: &[(End, u64, u64, u64)]) -> WindowResult {
             outcome.sent();
         }
         match end {
-            End::Answered(integrity) => outcome.answered(&stamps, *integrity),
+            End::Completed(integrity) => outcome.completed(&stamps, *integrity),
             End::Shed(reason) => outcome.shed(reason, &stamps),
             End::Failed(class, is_sent) => outcome.failed(*class, is_sent.then_some(&stamps)),
             End::Skipped(turn) => outcome.skipped(*turn),
@@ -79,7 +79,7 @@ fn the_parts_of_a_sojourn_add_up_and_go_to_their_histograms() {
     let one = stamps(3 * MILLI, MILLI, 5 * MILLI);
     assert_eq!(one.sojourn(), one.backlog() + one.generator_lag() + one.service());
     let mut outcome = WindowResult::new(LIMIT);
-    (0..1_000).for_each(|_| outcome.answered(&one, None));
+    (0..1_000).for_each(|_| outcome.completed(&one, None));
     let p99 = |recorder: &Recorder| recorder.percentile(Tail::P99);
     let near =
         |found: Percentile, micros: u64| found.micros().is_some_and(|value| value.abs_diff(micros) * 1_000 <= micros);
@@ -110,7 +110,7 @@ fn the_first_event_and_those_behind_it_have_histograms_of_their_own() {
 #[test]
 fn fast_refusals_do_not_improve_the_percentiles() {
     let mut outcome = WindowResult::new(LIMIT);
-    (0..2_000).for_each(|_| outcome.answered(&stamps(0, 0, 50 * MILLI), Some(Integrity::Ok)));
+    (0..2_000).for_each(|_| outcome.completed(&stamps(0, 0, 50 * MILLI), Some(Integrity::Ok)));
     let before = outcome.latencies.sojourn.percentile(Tail::P50);
     (0..100_000).for_each(|_| outcome.shed("queue_full", &stamps(0, 0, 1_000)));
     assert_eq!(outcome.latencies.sojourn.percentile(Tail::P50), before);
@@ -120,10 +120,10 @@ fn fast_refusals_do_not_improve_the_percentiles() {
 #[test]
 fn late_is_still_completed_and_wrong_is_not() {
     let mut outcome = WindowResult::new(LIMIT);
-    outcome.answered(&stamps(60 * MILLI, 0, 40 * MILLI), Some(Integrity::Ok));
-    outcome.answered(&stamps(60 * MILLI, 0, 40 * MILLI + 1), Some(Integrity::RaceSuspect));
-    outcome.answered(&stamps(0, 0, 1), Some(Integrity::Mismatch));
-    outcome.answered(&stamps(0, 0, 1), Some(Integrity::Missing));
+    outcome.completed(&stamps(60 * MILLI, 0, 40 * MILLI), Some(Integrity::Ok));
+    outcome.completed(&stamps(60 * MILLI, 0, 40 * MILLI + 1), Some(Integrity::RaceSuspect));
+    outcome.completed(&stamps(0, 0, 1), Some(Integrity::Mismatch));
+    outcome.completed(&stamps(0, 0, 1), Some(Integrity::Missing));
     let Counts { completed, late, errors, integrity, .. } = outcome.counts;
     assert_eq!((completed, late, errors.payload), (2, 1, 2));
     assert_eq!(integrity, IntegrityCounts { checked: 4, failed: 2, race_suspect: 1 });

@@ -17,7 +17,7 @@
 //! | `text` | the text that a reply must have |
 //! | `events` | events as they arrive |
 
-use super::http1::wire::Answers;
+use super::http1::wire::ResponseReader;
 use super::{Common, Count, Family, OwnKey, Protocol, REMEDY, Seat, Work, http};
 use crate::requests::Planner;
 use crate::scenario::table::Table;
@@ -77,7 +77,7 @@ impl Protocol for Ai {
         let events = usize::try_from(ai.events).unwrap_or(usize::MAX);
         let bytes_max =
             scenario.payload.bytes_max().saturating_add(FRAME_BYTES.saturating_mul(events.saturating_add(8)));
-        Box::new(Answers::with_events(bytes_max, ai.workload.is_stream().then_some(events::scan)))
+        Box::new(ResponseReader::with_events(bytes_max, ai.workload.is_stream().then_some(events::scan)))
     }
 
     fn count(&self) -> Option<Count> {

@@ -33,7 +33,7 @@ pub(super) fn read(root: &Table<'_>) -> Option<Work> {
     Some(Work { request: root.table("request").and_then(request::read)?, ..Work::default() })
 }
 
-/// The same for a GET, which has one answer.
+/// The same for a GET, which has one response.
 pub(super) fn read_get(root: &Table<'_>, common: &Common<'_>) -> Option<Work> {
     let mut work = read(root)?;
     work.request.has_any_length = work.request.path.is_some() && root.get("payload").is_none();
@@ -56,10 +56,10 @@ pub(super) fn mix(what: &str, scenario: &Scenario) -> String {
 
 /// The lab's origin tells it at a path of its own, if it has one core.
 pub(super) const COUNT: Count =
-    Count { question: b"GET /requests HTTP/1.0\r\nHost: lab\r\n\r\n", read: requests_answered };
+    Count { question: b"GET /requests HTTP/1.0\r\nHost: lab\r\n\r\n", read: requests_served };
 
-fn requests_answered(answer: &[u8]) -> Option<u64> {
-    let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+fn requests_served(response: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(response).to_ascii_lowercase();
     let (head, body) = text.split_once("\r\n\r\n")?;
     let (_, length) = head.split_once("\r\ncontent-length:")?;
     let length: usize = length.lines().next()?.trim().parse().ok()?;
@@ -67,16 +67,16 @@ fn requests_answered(answer: &[u8]) -> Option<u64> {
     body.trim().parse().ok().filter(|_| is_whole)
 }
 
-/// A whole answer of any version.
+/// A whole response of any version.
 pub(super) fn reply(status: u16, body: &[u8]) -> Reply<'_> {
-    let answer = match status {
+    let kind = match status {
         200..=299 => ReplyKind::Value,
-        // Gateways and servers refuse load with these two. A 503 may have another reason; it is no answer either way.
+        // Gateways and servers refuse load with these two. A 503 may have another reason; it is no value either way.
         429 => ReplyKind::Shed("status_429"),
         503 => ReplyKind::Shed("status_503"),
         _ => ReplyKind::Error(body),
     };
-    Reply { kind: answer, body: Some(body) }
+    Reply { kind, body: Some(body) }
 }
 
 /// Writes a GET for a path and a host.
@@ -120,7 +120,7 @@ impl Planner for GetPlanner<'_> {
     }
 }
 
-/// The bodies of the answers.
+/// The bodies of the responses.
 #[derive(Debug)]
 struct Bodies {
     shard: Shard,
@@ -132,7 +132,7 @@ struct Bodies {
 }
 
 impl Bodies {
-    /// Size and word of the answer to request `at`.
+    /// Size and word of the response to request `at`.
     fn of(&self, at: usize) -> (usize, [u8; WORD_BYTES]) {
         let name = name_of(self.shard, at);
         (self.values.size(name, Generation::PRELOADED), digits(self.values.word(name)))
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_answer_to_another_request_is_seen_by_its_word_and_its_length() {
+    fn the_response_to_another_request_is_seen_by_its_word_and_its_length() {
         let requests = requests("http1", "");
         assert_eq!(requests.len(), 50);
         let mut sizes = [0, 0];
@@ -229,18 +229,18 @@ pub(super) mod tests {
 
     #[test]
     fn a_count_is_read_once_it_is_whole() {
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1234";
-        assert_eq!((requests_answered(answer), requests_answered(&answer[..answer.len() - 1])), (Some(1_234), None));
-        assert_eq!(requests_answered(b"HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n1"), None);
+        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1234";
+        assert_eq!((requests_served(response), requests_served(&response[..response.len() - 1])), (Some(1_234), None));
+        assert_eq!(requests_served(b"HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n1"), None);
     }
 
     #[test]
-    fn a_status_is_an_answer_a_refusal_or_a_failure() {
-        let answer = |status| reply(status, b"x").kind;
-        assert_eq!((answer(200), answer(204)), (ReplyKind::Value, ReplyKind::Value));
-        assert_eq!((answer(503), answer(429)), (ReplyKind::Shed("status_503"), ReplyKind::Shed("status_429")));
+    fn a_status_is_a_value_a_refusal_or_a_failure() {
+        let kind = |status| reply(status, b"x").kind;
+        assert_eq!((kind(200), kind(204)), (ReplyKind::Value, ReplyKind::Value));
+        assert_eq!((kind(503), kind(429)), (ReplyKind::Shed("status_503"), ReplyKind::Shed("status_429")));
         for status in [301, 404, 500, 502, 504] {
-            assert_eq!(answer(status), ReplyKind::Error(b"x"), "{status}");
+            assert_eq!(kind(status), ReplyKind::Error(b"x"), "{status}");
         }
         assert_eq!(Reply::refused("refused_stream").kind, ReplyKind::Shed("refused_stream"));
         assert_eq!((Reply::lost().kind, Reply::value(b"").kind), (ReplyKind::Lost, ReplyKind::Value));

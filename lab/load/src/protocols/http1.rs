@@ -48,7 +48,7 @@ impl Protocol for Http1 {
     }
 
     fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
-        Box::new(wire::Answers::new(scenario.payload.bytes_max()))
+        Box::new(wire::ResponseReader::new(scenario.payload.bytes_max()))
     }
 
     fn count(&self) -> Option<Count> {

@@ -94,7 +94,7 @@ impl Protocol for Postgres {
     }
 
     fn count(&self) -> Option<Count> {
-        Some(Count { question: COUNT, read: requests_answered })
+        Some(Count { question: COUNT, read: requests_served })
     }
 
     fn mix(&self, scenario: &Scenario) -> String {
@@ -110,9 +110,9 @@ impl Protocol for Postgres {
     }
 }
 
-/// The number in the only row of an answer that is whole.
-fn requests_answered(answer: &[u8]) -> Option<u64> {
-    let (mut rest, mut row) = (answer, None);
+/// The number in the only row of a response that is whole.
+fn requests_served(response: &[u8]) -> Option<u64> {
+    let (mut rest, mut row) = (response, None);
     while let Some(head) = head(rest).ok()? {
         let (message, more) = rest.split_at_checked(head.whole())?;
         if head.tag == tag::DATA_ROW {

@@ -6,7 +6,7 @@
 //! | `plan`, `check` | the commands of a shard; the check of each reply |
 //! | `names`, `preload` | names of keys; the keys that are written first |
 //! | `pubsub` | messages to channels: the protocol `redis-pubsub` |
-//! | `wire`, `answer` | whole replies out of chunks; the kind of a reply |
+//! | `wire`, `reply` | whole replies out of chunks; the kind of a reply |
 
 use super::{Common, Count, Family, OwnKey, Protocol, REMEDY, Seat, Work};
 use crate::requests::Planner;
@@ -111,8 +111,8 @@ impl Protocol for Redis {
 }
 
 /// The count of commands in the reply to INFO stats.
-fn commands_processed(answer: &[u8]) -> Option<u64> {
-    let text = String::from_utf8_lossy(answer);
+fn commands_processed(reply: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(reply);
     let (_, rest) = text.split_once("total_commands_processed:")?;
     rest.split_once("\r\n")?.0.parse().ok()
 }

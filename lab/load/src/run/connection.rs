@@ -102,14 +102,14 @@ async fn read(generator: &Generator, at: usize, line: Line) -> End<'static> {
         let chunk = match stream.reader.receive().await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => {
-                // The answer whose end it is, if there is one: what else is under way is lost either way.
-                let _ = wire.finish(&mut |of, reply| generator.answered(at, &queue, of, reply));
+                // The reply whose end it is, if there is one: what else is under way is lost either way.
+                let _ = wire.finish(&mut |of, reply| generator.on_reply(at, &queue, of, reply));
                 return End::Lost;
             }
             Err(_) => return End::Lost,
         };
         generator.received(chunk.len());
-        let taken = wire.take(&chunk, &mut out, &mut |of, reply| generator.answered(at, &queue, of, reply));
+        let taken = wire.take(&chunk, &mut out, &mut |of, reply| generator.on_reply(at, &queue, of, reply));
         generator.bell.ring();
         if !out.is_empty() {
             stream.output.append(&out);

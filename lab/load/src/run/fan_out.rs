@@ -88,7 +88,7 @@ impl Generator {
 
     /// Handles the reply to the publisher's oldest message. If the target refused the message, no subscriber will receive it.
     pub(super) fn acknowledged(&self, fan_out: &FanOut, queue: &Queue, reply: Reply<'_>) -> Result<(), StreamError> {
-        let request = queue.pop_answered(ReplyTo::Oldest).ok_or(StreamError)?;
+        let request = queue.pop(ReplyTo::Oldest).ok_or(StreamError)?;
         self.in_flight.set(self.in_flight.get() - 1);
         let (links, now) = (self.links.borrow(), Time::now().as_nanos());
         if reply.kind != ReplyKind::Value {
@@ -116,7 +116,7 @@ impl Generator {
         queue.is_back.set(false);
         let now = Time::now().as_nanos();
         for left in (0..=found.unwrap_or(0)).rev() {
-            let request = queue.pop_answered(ReplyTo::Oldest).ok_or(StreamError)?;
+            let request = queue.pop(ReplyTo::Oldest).ok_or(StreamError)?;
             let end = if left > 0 { End::Lost } else { End::Reply(reply) };
             self.tally.borrow_mut().ended(&self.requests, &request, end, now);
             self.in_flight.set(self.in_flight.get() - 1);

@@ -320,7 +320,7 @@ impl Generator {
     ///
     /// # Errors
     /// Nothing was requested.
-    pub(super) fn answered(&self, at: usize, queue: &Queue, of: ReplyTo, reply: Reply<'_>) -> Result<(), StreamError> {
+    pub(super) fn on_reply(&self, at: usize, queue: &Queue, of: ReplyTo, reply: Reply<'_>) -> Result<(), StreamError> {
         match &self.fan_out {
             None => self.replied(at, queue, of, reply),
             Some(fan_out) if self.is_sender(at) => self.acknowledged(fan_out, queue, reply),
@@ -334,7 +334,7 @@ impl Generator {
             self.tally.borrow_mut().event(times);
             return Ok(());
         }
-        let Some(request) = queue.pop_answered(of) else {
+        let Some(request) = queue.pop(of) else {
             // A stream may be reset when all of it has been said.
             return if reply.body.is_none() { Ok(()) } else { Err(StreamError) };
         };

@@ -34,7 +34,7 @@ impl Queue {
     }
 
     /// The request that a reply belongs to; `None` if there was no request.
-    pub(super) fn pop_answered(&self, of: ReplyTo) -> Option<SentRequest> {
+    pub(super) fn pop(&self, of: ReplyTo) -> Option<SentRequest> {
         let mut requests = self.requests.borrow_mut();
         match of {
             ReplyTo::Oldest => requests.pop_front_if(|request| request.sent > 0),

@@ -148,7 +148,7 @@ impl Tally {
             self.outcome.sent();
         }
         match fate {
-            RequestResult::Value(integrity) => self.outcome.answered(&stamps, integrity),
+            RequestResult::Value(integrity) => self.outcome.completed(&stamps, integrity),
             RequestResult::Shed(reason) => self.outcome.shed(reason, &stamps),
             RequestResult::Failed(class) => self.outcome.failed(class, was_sent.then_some(&stamps)),
         }

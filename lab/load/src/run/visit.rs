@@ -41,8 +41,8 @@ impl Visit<'_> {
 
     async fn exchange(&self, line: Line) {
         let Line { mut stream, mut wire } = line;
-        let (mut out, mut is_answered) = (self.generator.requests.bytes(self.index).to_vec(), false);
-        while !is_answered {
+        let (mut out, mut is_complete) = (self.generator.requests.bytes(self.index).to_vec(), false);
+        while !is_complete {
             self.generator.sent(out.len());
             stream.output.append(&out);
             out.clear();
@@ -60,7 +60,7 @@ impl Visit<'_> {
                     return Ok(());
                 }
                 self.end(End::Reply(reply));
-                is_answered = true;
+                is_complete = true;
                 Ok(())
             });
             if taken.is_err() {

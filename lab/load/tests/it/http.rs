@@ -85,22 +85,22 @@ fn another_status_and_another_length_are_failures_of_their_own() {
     }
 }
 
-/// A server that reads something on each connection, says `answer` and closes.
-fn rude(answer: &'static [u8]) -> Address {
+/// A server that reads something on each connection, says `response` and closes.
+fn rude(response: &'static [u8]) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || serve(stream, answer));
+            thread::spawn(move || serve(stream, response));
         }
     });
     Address::Socket(address)
 }
 
-fn serve(mut stream: TcpStream, answer: &[u8]) {
+fn serve(mut stream: TcpStream, response: &[u8]) {
     let mut buffer = [0; 4_096];
     if stream.read(&mut buffer).is_ok_and(|read| read > 0) {
-        let _ = stream.write_all(answer);
+        let _ = stream.write_all(response);
     }
 }
 
@@ -126,9 +126,9 @@ fn a_target_that_does_not_speak_the_protocol_is_named_before_any_load() {
 }
 
 #[test]
-fn a_server_that_closes_after_each_answer_costs_the_run_its_validity_and_no_request_is_lost_twice() {
+fn a_server_that_closes_after_each_response_costs_the_run_its_validity_and_no_request_is_lost_twice() {
     let target = rude(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
-    // Enough connections that one always stands: each is away for 10 ms after its answer, and longer on a busy machine.
+    // Enough connections that one always stands: each is away for 10 ms after its response, and longer on a busy machine.
     let head = "connections = 16\nrequest.path = \"/\"\npayload.size = 2\nlate_limit = \"1s\"";
     let record = record(&scenario("http1", head, "rate = 20\nduration = \"1s\""), &target).expect("a whole run");
     // Nothing was sent on a connection that was about to be closed.
@@ -167,7 +167,7 @@ fn unprocessed_requests_of_a_leaving_server_are_shed_and_the_connection_is_remad
     let record = record(&scenario, &leaving()).expect("a whole run");
     let counts = &record.counts;
     assert_eq!(counts.completed, 0, "{counts:?}");
-    // On a busy machine a request can meet the remaking of its connection, and has no answer in time then.
+    // On a busy machine a request can meet the remaking of its connection, and has no response in time then.
     assert!(counts.errors.timeout <= 3, "{counts:?}");
     assert!(counts.shed.get("goaway").is_some_and(|count| *count > 10), "{counts:?}");
     assert_eq!(record.verdict.invalid_reason.as_deref(), Some("connections"));

@@ -74,9 +74,9 @@ fn serve(mut stream: TcpStream, subscribers: &Mutex<Vec<TcpStream>>, numbers: &A
         let channel = String::from_utf8_lossy(&words[1]).into_owned();
         let mut subscribers = subscribers.lock().expect("no panic");
         if words[0] == b"SUBSCRIBE" {
-            let answer = format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n", channel.len());
+            let reply = format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n", channel.len());
             // A client may be gone; that is no failure here.
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(reply.as_bytes());
             subscribers.push(stream.try_clone().expect("a second handle"));
             continue;
         }

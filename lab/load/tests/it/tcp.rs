@@ -48,7 +48,7 @@ fn a_delay_of_the_origin_is_the_latency_and_bounds_a_closed_loop() {
     assert_eq!(record.counts.errors.total(), 0);
 }
 
-/// A server that answers with as many bytes as it reads, each one higher.
+/// A server that replies with as many bytes as it reads, each one higher.
 fn forger() -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,8 +1,8 @@
 //! Chat completions, whole and in chunks.
 
 use super::{
-    answer::{Answer, Content, write_head},
     json::{self, Part, parts},
+    model_response::{Content, ModelResponse, write_head},
     reply::{Event, Events},
     text::{Templates, Text, tokens_of},
     tools::Call,
@@ -10,18 +10,18 @@ use super::{
 };
 
 /// Appends the whole reply.
-pub fn write(answer: &Answer, templates: &Templates, out: &mut Vec<u8>) {
+pub fn write(response: &ModelResponse, templates: &Templates, out: &mut Vec<u8>) {
     use Part::{Number, Raw};
-    write_head("chatcmpl-", "chat.completion", answer, out);
+    write_head("chatcmpl-", "chat.completion", response, out);
     out.extend_from_slice(b",\"choices\":[");
-    for choice in 0..answer.choices {
+    for choice in 0..response.choices {
         let comma = if choice == 0 { "" } else { "," };
         parts(&[Raw(comma), Raw("{\"index\":"), Number(choice as u64), Raw(",\"message\":")], out);
-        write_message(&answer.content, templates, out);
-        parts(&[Raw(",\"logprobs\":null,\"finish_reason\":\""), Raw(answer.finish_reason()), Raw("\"}")], out);
+        write_message(&response.content, templates, out);
+        parts(&[Raw(",\"logprobs\":null,\"finish_reason\":\""), Raw(response.finish_reason()), Raw("\"}")], out);
     }
     out.push(b']');
-    answer.write_usage(Dialect::Chat, out);
+    response.write_usage(Dialect::Chat, out);
     out.extend_from_slice(b",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_weir\"}");
 }
 
@@ -29,12 +29,12 @@ fn write_message(content: &Content, templates: &Templates, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"role\":\"assistant\",\"content\":");
     match content {
         Content::Text(text) => {
-            Answer::write_text(text, templates, out);
+            ModelResponse::write_text(text, templates, out);
             out.extend_from_slice(b",\"refusal\":null,\"annotations\":[]}");
         }
         Content::Refusal(text) => {
             out.extend_from_slice(b"null,\"refusal\":");
-            Answer::write_text(text, templates, out);
+            ModelResponse::write_text(text, templates, out);
             out.push(b'}');
         }
         Content::Calls(calls) => {
@@ -53,7 +53,7 @@ fn write_message(content: &Content, templates: &Templates, out: &mut Vec<u8>) {
 /// The chunks of one reply, by their number: first one with the role for each choice, then the pieces of all choices in turn, then the
 /// ends, then usage.
 pub struct Chunks {
-    answer: Answer,
+    response: ModelResponse,
     /// Everything up to `"choices":`, the same for all chunks.
     head: Vec<u8>,
     next: usize,
@@ -74,30 +74,30 @@ enum Step {
 
 impl Chunks {
     /// At the first one.
-    pub fn new(answer: Answer) -> Self {
+    pub fn new(response: ModelResponse) -> Self {
         let mut head = Vec::new();
-        write_head("chatcmpl-", "chat.completion.chunk", &answer, &mut head);
+        write_head("chatcmpl-", "chat.completion.chunk", &response, &mut head);
         head.extend_from_slice(b",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_weir\",\"choices\":");
-        Self { answer, head, next: 0, said: 0, reported: 0 }
+        Self { response, head, next: 0, said: 0, reported: 0 }
     }
 
     /// Choices with a text, or calls: what the pieces go round.
     fn lanes(&self) -> usize {
-        match &self.answer.content {
+        match &self.response.content {
             Content::Calls(calls) => calls.len(),
-            _ => self.answer.choices,
+            _ => self.response.choices,
         }
     }
 
     /// Choices that end. Calls are those of one choice.
     fn choices(&self) -> usize {
-        if self.is_call() { 1 } else { self.answer.choices }
+        if self.is_call() { 1 } else { self.response.choices }
     }
 
     fn step(&self) -> Option<Step> {
-        let (choices, events) = (self.choices(), self.answer.events);
-        let reports = match self.answer.usage.has_own_chunk(self.answer.includes_usage) {
-            true if self.answer.usage == UsageShape::Twice => 2,
+        let (choices, events) = (self.choices(), self.response.events);
+        let reports = match self.response.usage.has_own_chunk(self.response.includes_usage) {
+            true if self.response.usage == UsageShape::Twice => 2,
             has_chunk => usize::from(has_chunk),
         };
         let said = self.lanes() * if self.is_call() { events + 1 } else { events };
@@ -115,8 +115,8 @@ impl Chunks {
 
     /// Step `at` among those that say something. Calls come one after the other, as the accumulators of SDKs need it, or in turn.
     fn said_step(&self, at: usize) -> Step {
-        let (lanes, events) = (self.lanes(), self.answer.events);
-        match (self.is_call(), self.answer.has_interleaved_calls) {
+        let (lanes, events) = (self.lanes(), self.response.events);
+        match (self.is_call(), self.response.has_interleaved_calls) {
             (false, _) => Step::Piece { at: at / lanes, lane: at % lanes },
             (true, false) => match at % (events + 1) {
                 0 => Step::Opening(at / (events + 1)),
@@ -128,12 +128,12 @@ impl Chunks {
     }
 
     fn is_call(&self) -> bool {
-        matches!(self.answer.content, Content::Calls(_))
+        matches!(self.response.content, Content::Calls(_))
     }
 
     fn delta(&self, step: &Step, templates: &Templates, data: &mut Vec<u8>) -> Option<u64> {
         use Part::{Number, Raw, Text};
-        match (step, &self.answer.content) {
+        match (step, &self.response.content) {
             (Step::Role(_), Content::Text(_)) => {
                 data.extend_from_slice(b"{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}");
             }
@@ -148,7 +148,7 @@ impl Chunks {
                 let start =
                     [Raw("{\"tool_calls\":[{\"index\":"), Number(*lane as u64), Raw(",\"function\":{\"arguments\":\"")];
                 parts(&start, data);
-                let tokens = write_part(&calls[*lane].arguments, *at, self.answer.events, data);
+                let tokens = write_part(&calls[*lane].arguments, *at, self.response.events, data);
                 data.extend_from_slice(b"\"}}]}");
                 return Some(tokens);
             }
@@ -165,15 +165,15 @@ impl Chunks {
 
     fn said(&self, name: &str, text: &Text, at: usize, templates: &Templates, data: &mut Vec<u8>) -> u64 {
         parts(&[Part::Raw("{\""), Part::Raw(name), Part::Raw("\":\"")], data);
-        let tokens = text.write_piece(at, self.answer.events, templates, data);
+        let tokens = text.write_piece(at, self.response.events, templates, data);
         data.extend_from_slice(b"\"}");
         tokens
     }
 
     /// Appends `,"usage":...` where the shape has it.
     fn usage(&mut self, step: &Step, data: &mut Vec<u8>) {
-        let shape = self.answer.usage;
-        let is_last_piece = matches!(step, Step::Piece { at, .. } if at + 1 == self.answer.events);
+        let shape = self.response.usage;
+        let is_last_piece = matches!(step, Step::Piece { at, .. } if at + 1 == self.response.events);
         let is_here = match shape {
             UsageShape::Growing | UsageShape::Inflating => true,
             UsageShape::LastContent => is_last_piece,
@@ -181,13 +181,13 @@ impl Chunks {
             _ => matches!(step, Step::Usage),
         };
         if !is_here {
-            if self.answer.includes_usage || shape.has_own_chunk(false) {
+            if self.response.includes_usage || shape.has_own_chunk(false) {
                 data.extend_from_slice(b",\"usage\":null");
             }
             return;
         }
         data.extend_from_slice(b",\"usage\":");
-        let mut tokens = self.answer.tokens;
+        let mut tokens = self.response.tokens;
         if matches!(shape, UsageShape::Growing | UsageShape::Inflating) {
             let unseen = tokens.reasoning + tokens.audio;
             tokens.completion = self.said + unseen;
@@ -211,14 +211,14 @@ impl Events for Chunks {
             _ => 0,
         };
         let mut tokens = None;
-        if matches!(step, Step::Usage) && self.answer.usage != UsageShape::Choices {
+        if matches!(step, Step::Usage) && self.response.usage != UsageShape::Choices {
             data.extend_from_slice(b"[]");
         } else {
             parts(&[Part::Raw("[{\"index\":"), Part::Number(choice as u64), Part::Raw(",\"delta\":")], data);
             tokens = self.delta(&step, templates, data);
             data.extend_from_slice(b",\"logprobs\":null,\"finish_reason\":");
             match step {
-                Step::End(_) | Step::Usage => json::string(self.answer.finish_reason(), data),
+                Step::End(_) | Step::Usage => json::string(self.response.finish_reason(), data),
                 _ => data.extend_from_slice(b"null"),
             }
             data.extend_from_slice(b"}]");
@@ -245,8 +245,8 @@ mod tests {
     use super::*;
     use crate::ai::{directive::Finish, text::Word};
 
-    fn answer(content: Content) -> Answer {
-        Answer {
+    fn response(content: Content) -> ModelResponse {
+        ModelResponse {
             id: "1".to_owned(),
             model: "m".to_owned(),
             content,
@@ -268,8 +268,8 @@ mod tests {
         Call { id: format!("call_{name}"), name: name.to_owned(), arguments: "{\"a\":\"b\"}".to_owned() }
     }
 
-    fn chunks(answer: Answer) -> Vec<(Value, Option<u64>)> {
-        let (mut chunks, templates, mut found) = (Chunks::new(answer), Templates::default(), Vec::new());
+    fn chunks(response: ModelResponse) -> Vec<(Value, Option<u64>)> {
+        let (mut chunks, templates, mut found) = (Chunks::new(response), Templates::default(), Vec::new());
         loop {
             let mut data = Vec::new();
             let Some(event) = chunks.next(&templates, &mut data) else { return found };
@@ -277,17 +277,17 @@ mod tests {
         }
     }
 
-    fn whole(answer: &Answer) -> Value {
+    fn whole(response: &ModelResponse) -> Value {
         let mut out = Vec::new();
-        write(answer, &Templates::default(), &mut out);
+        write(response, &Templates::default(), &mut out);
         serde_json::from_slice(&out).expect("JSON")
     }
 
     #[test]
     fn chunks_say_what_the_whole_says() {
-        let answer = answer(text());
-        let whole = whole(&answer);
-        let found = chunks(answer);
+        let response = response(text());
+        let whole = whole(&response);
+        let found = chunks(response);
         let said: String =
             found.iter().filter_map(|(chunk, _)| chunk["choices"][0]["delta"]["content"].as_str()).collect();
         assert_eq!(said, whole["choices"][0]["message"]["content"]);
@@ -308,7 +308,7 @@ mod tests {
     fn several_calls_come_in_pieces_one_after_the_other_or_in_turn() {
         let calls = || Content::Calls(vec![call("f"), call("g")]);
         for has_interleaved_calls in [false, true] {
-            let found = chunks(Answer { has_interleaved_calls, ..answer(calls()) });
+            let found = chunks(ModelResponse { has_interleaved_calls, ..response(calls()) });
             let mut arguments = [String::new(), String::new()];
             for (chunk, _) in &found {
                 for part in chunk["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn usage_comes_where_its_shape_says() {
         let places = |usage, includes_usage| -> Vec<usize> {
-            let found = chunks(Answer { usage, includes_usage, ..answer(text()) });
+            let found = chunks(ModelResponse { usage, includes_usage, ..response(text()) });
             let has = |(_, (chunk, _)): &(usize, &(Value, _))| chunk.get("usage").is_some_and(Value::is_object);
             found.iter().enumerate().filter(has).map(|(at, _)| at).collect()
         };
@@ -339,12 +339,12 @@ mod tests {
         assert_eq!(places(UsageShape::Finish, false), [4]);
         assert_eq!(places(UsageShape::Growing, false), [0, 1, 2, 3, 4]);
         assert_eq!(places(UsageShape::Missing, true), [0; 0]);
-        let growing = chunks(Answer { usage: UsageShape::Growing, ..answer(text()) });
+        let growing = chunks(ModelResponse { usage: UsageShape::Growing, ..response(text()) });
         let last = &growing.last().expect("an end").0["usage"]["completion_tokens"];
         assert_eq!(last, 10, "the last report is the whole");
-        let inflating = chunks(Answer { usage: UsageShape::Inflating, ..answer(text()) });
+        let inflating = chunks(ModelResponse { usage: UsageShape::Inflating, ..response(text()) });
         assert!(inflating.last().expect("an end").0["usage"]["completion_tokens"].as_u64() > Some(10));
-        let choices = chunks(Answer { usage: UsageShape::Choices, ..answer(text()) });
+        let choices = chunks(ModelResponse { usage: UsageShape::Choices, ..response(text()) });
         assert_eq!(choices.last().expect("a report").0["choices"].as_array().map(Vec::len), Some(1));
     }
 }

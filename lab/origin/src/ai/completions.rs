@@ -1,8 +1,8 @@
 //! Completions of a prompt, whole and in chunks.
 
 use super::{
-    answer::{Answer, Content, write_head},
     json::{Part, parts},
+    model_response::{Content, ModelResponse, write_head},
     reply::{Event, Events},
     text::{Templates, Text},
     usage::{self, Dialect, UsageShape},
@@ -17,70 +17,70 @@ fn text(content: &Content) -> Option<&Text> {
 }
 
 /// Appends the whole reply.
-pub fn write(answer: &Answer, templates: &Templates, out: &mut Vec<u8>) {
+pub fn write(response: &ModelResponse, templates: &Templates, out: &mut Vec<u8>) {
     use Part::{Number, Raw};
-    write_head("cmpl-", "text_completion", answer, out);
+    write_head("cmpl-", "text_completion", response, out);
     out.extend_from_slice(b",\"choices\":[");
-    for choice in 0..answer.choices {
+    for choice in 0..response.choices {
         let comma = if choice == 0 { "" } else { "," };
         parts(&[Raw(comma), Raw("{\"index\":"), Number(choice as u64), Raw(",\"text\":\"")], out);
-        if let Some(text) = text(&answer.content) {
+        if let Some(text) = text(&response.content) {
             text.write(templates, out);
         }
-        parts(&[Raw("\",\"logprobs\":null,\"finish_reason\":\""), Raw(answer.finish_reason()), Raw("\"}")], out);
+        parts(&[Raw("\",\"logprobs\":null,\"finish_reason\":\""), Raw(response.finish_reason()), Raw("\"}")], out);
     }
     out.push(b']');
-    answer.write_usage(Dialect::Chat, out);
+    response.write_usage(Dialect::Chat, out);
     out.push(b'}');
 }
 
 /// The chunks of one reply with one choice.
 pub struct Chunks {
-    answer: Answer,
+    response: ModelResponse,
     next: usize,
 }
 
 impl Chunks {
     /// At the first one.
-    pub fn new(answer: Answer) -> Self {
-        Self { answer, next: 0 }
+    pub fn new(response: ModelResponse) -> Self {
+        Self { response, next: 0 }
     }
 }
 
 impl Events for Chunks {
     fn next(&mut self, templates: &Templates, data: &mut Vec<u8>) -> Option<Event> {
-        let (at, events) = (self.next, self.answer.events);
-        let has_report = self.answer.usage.has_own_chunk(self.answer.includes_usage);
+        let (at, events) = (self.next, self.response.events);
+        let has_report = self.response.usage.has_own_chunk(self.response.includes_usage);
         let (is_end, is_report) = (at == events, at == events + 1);
         if at > events + usize::from(has_report) {
             return None;
         }
         self.next += 1;
-        write_head("cmpl-", "text_completion", &self.answer, data);
+        write_head("cmpl-", "text_completion", &self.response, data);
         if is_report {
             data.extend_from_slice(b",\"choices\":[],\"usage\":");
-            usage::write(self.answer.usage, Dialect::Chat, &self.answer.tokens, data);
+            usage::write(self.response.usage, Dialect::Chat, &self.response.tokens, data);
             data.push(b'}');
             return Some(Event::FRAME);
         }
         data.extend_from_slice(b",\"choices\":[{\"index\":0,\"text\":\"");
-        let piece = text(&self.answer.content).filter(|_| !is_end);
+        let piece = text(&self.response.content).filter(|_| !is_end);
         let tokens = piece.map(|text| text.write_piece(at, events, templates, data));
         data.extend_from_slice(b"\",\"logprobs\":null,\"finish_reason\":");
         if is_end {
-            parts(&[Part::Text(self.answer.finish_reason())], data);
+            parts(&[Part::Text(self.response.finish_reason())], data);
         } else {
             data.extend_from_slice(b"null");
         }
         data.extend_from_slice(b"}]");
-        let is_here = match self.answer.usage {
+        let is_here = match self.response.usage {
             UsageShape::LastContent => at + 1 == events,
             UsageShape::Finish => is_end,
             _ => false,
         };
         if is_here {
             data.extend_from_slice(b",\"usage\":");
-            usage::write(self.answer.usage, Dialect::Chat, &self.answer.tokens, data);
+            usage::write(self.response.usage, Dialect::Chat, &self.response.tokens, data);
         } else if has_report {
             data.extend_from_slice(b",\"usage\":null");
         }

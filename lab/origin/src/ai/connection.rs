@@ -7,8 +7,8 @@ use weir_base::limits;
 use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
 
 use super::{
-    answering::answer,
     error::Refusal,
+    respond::respond,
     server::Shared,
     settings::REQUEST_BYTES_MAX,
     stream::{Flow, Line, send},
@@ -46,7 +46,7 @@ async fn serve(shared: Rc<Shared>, mut stream: Stream) {
     }
 }
 
-/// Answers until either side ends the connection.
+/// Responds until either side ends the connection.
 async fn exchange(shared: &Shared, stream: &mut Stream) -> Flow {
     let mut input = Input::new(REQUEST_BYTES_MAX);
     loop {
@@ -60,7 +60,7 @@ async fn exchange(shared: &Shared, stream: &mut Stream) -> Flow {
             Ok(Next::Ended) | Err(_) => return Flow::End,
         };
         add(&shared.stats.requests, 1);
-        let reply = answer(shared, &received.head, &received.body);
+        let reply = respond(shared, &received.head, &received.body);
         let line = Line { is_persistent: received.head.is_persistent(), is_head: received.head.method() == b"HEAD" };
         input.reuse(received.head);
         match send(shared, stream, reply, line).await {

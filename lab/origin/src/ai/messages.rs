@@ -1,10 +1,10 @@
 //! Anthropic's messages, whole and as events.
 
 use super::{
-    answer::{Answer, Content},
     chat::write_part,
     directive::Finish,
     json::{Part, parts},
+    model_response::{Content, ModelResponse},
     reply::{Event, Events},
     text::Templates,
     tools::Call,
@@ -12,17 +12,17 @@ use super::{
 };
 
 /// Appends the whole reply.
-pub fn write(answer: &Answer, templates: &Templates, out: &mut Vec<u8>) {
+pub fn write(response: &ModelResponse, templates: &Templates, out: &mut Vec<u8>) {
     use Part::{Raw, Text};
     parts(
-        &[Raw("{\"id\":\"msg_"), Raw(&answer.id), Raw("\",\"type\":\"message\",\"role\":\"assistant\",\"model\":")],
+        &[Raw("{\"id\":\"msg_"), Raw(&response.id), Raw("\",\"type\":\"message\",\"role\":\"assistant\",\"model\":")],
         out,
     );
-    parts(&[Text(&answer.model), Raw(",\"content\":[")], out);
-    match &answer.content {
+    parts(&[Text(&response.model), Raw(",\"content\":[")], out);
+    match &response.content {
         Content::Text(text) | Content::Refusal(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            Answer::write_text(text, templates, out);
+            ModelResponse::write_text(text, templates, out);
             out.push(b'}');
         }
         Content::Calls(calls) => {
@@ -36,13 +36,13 @@ pub fn write(answer: &Answer, templates: &Templates, out: &mut Vec<u8>) {
             }
         }
     }
-    parts(&[Raw("],\"stop_reason\":"), Text(stop_reason(answer)), Raw(",\"stop_sequence\":null")], out);
-    answer.write_usage(Dialect::Messages, out);
+    parts(&[Raw("],\"stop_reason\":"), Text(stop_reason(response)), Raw(",\"stop_sequence\":null")], out);
+    response.write_usage(Dialect::Messages, out);
     out.push(b'}');
 }
 
-fn stop_reason(answer: &Answer) -> &'static str {
-    match (&answer.content, answer.finish) {
+fn stop_reason(response: &ModelResponse) -> &'static str {
+    match (&response.content, response.finish) {
         (Content::Calls(_), Finish::Stop) => "tool_use",
         (Content::Refusal(_), Finish::Stop) | (_, Finish::ContentFilter) => "refusal",
         (_, Finish::Stop) => "end_turn",
@@ -52,18 +52,18 @@ fn stop_reason(answer: &Answer) -> &'static str {
 
 /// The events of one reply: its start, a ping, each block from start to stop, its reason and its end.
 pub struct EventSequence {
-    answer: Answer,
+    response: ModelResponse,
     next: usize,
 }
 
 impl EventSequence {
     /// At the first one.
-    pub fn new(answer: Answer) -> Self {
-        Self { answer, next: 0 }
+    pub fn new(response: ModelResponse) -> Self {
+        Self { response, next: 0 }
     }
 
     fn blocks(&self) -> usize {
-        match &self.answer.content {
+        match &self.response.content {
             Content::Calls(calls) => calls.len(),
             _ => 1,
         }
@@ -74,13 +74,13 @@ impl EventSequence {
         use Part::{Raw, Text};
         let begin = "{\"type\":\"message_start\",\"message\":{\"id\":\"msg_";
         parts(
-            &[Raw(begin), Raw(&self.answer.id), Raw("\",\"type\":\"message\",\"role\":\"assistant\",\"model\":")],
+            &[Raw(begin), Raw(&self.response.id), Raw("\",\"type\":\"message\",\"role\":\"assistant\",\"model\":")],
             data,
         );
-        parts(&[Text(&self.answer.model), Raw(",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null")], data);
-        if self.answer.usage != UsageShape::Missing {
+        parts(&[Text(&self.response.model), Raw(",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null")], data);
+        if self.response.usage != UsageShape::Missing {
             data.extend_from_slice(b",\"usage\":");
-            let tokens = Tokens { completion: 1, ..self.answer.tokens };
+            let tokens = Tokens { completion: 1, ..self.response.tokens };
             usage::write(UsageShape::Exact, Dialect::Messages, &tokens, data);
         }
         data.extend_from_slice(b"}}");
@@ -89,7 +89,7 @@ impl EventSequence {
     /// Event `at` of block `block`.
     fn block(&self, block: usize, at: usize, templates: &Templates, data: &mut Vec<u8>) -> Event {
         use Part::{Number, Raw, Text};
-        let events = self.answer.events;
+        let events = self.response.events;
         let (name, is_delta) = match at {
             0 => ("content_block_start", false),
             at if at <= events => ("content_block_delta", true),
@@ -97,7 +97,7 @@ impl EventSequence {
         };
         parts(&[Raw("{\"type\":"), Text(name), Raw(",\"index\":"), Number(block as u64)], data);
         let mut tokens = None;
-        match &self.answer.content {
+        match &self.response.content {
             Content::Calls(calls) if at == 0 => {
                 let Call { id, name, .. } = &calls[block];
                 parts(&[Raw(",\"content_block\":{\"type\":\"tool_use\",\"id\":"), Text(id)], data);
@@ -125,15 +125,15 @@ impl EventSequence {
     fn end(&self, data: &mut Vec<u8>) {
         use Part::{Raw, Text};
         let begin = "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":";
-        parts(&[Raw(begin), Text(stop_reason(&self.answer)), Raw(",\"stop_sequence\":null}")], data);
-        self.answer.write_usage(Dialect::Messages, data);
+        parts(&[Raw(begin), Text(stop_reason(&self.response)), Raw(",\"stop_sequence\":null}")], data);
+        self.response.write_usage(Dialect::Messages, data);
         data.push(b'}');
     }
 }
 
 impl Events for EventSequence {
     fn next(&mut self, templates: &Templates, data: &mut Vec<u8>) -> Option<Event> {
-        let each = self.answer.events + 2;
+        let each = self.response.events + 2;
         let inside = self.blocks() * each;
         let frame = |name| Event { name: Some(name), ..Event::FRAME };
         let event = match self.next {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn events_have_names_and_build_up_the_whole() {
-        let answer = Answer {
+        let response = ModelResponse {
             id: "1".to_owned(),
             model: "m".to_owned(),
             content: Content::Text(Text::Plain { word: Word::of(1), bytes: 30 }),
@@ -183,10 +183,10 @@ mod tests {
             has_interleaved_calls: false,
         };
         let (templates, mut out) = (Templates::default(), Vec::new());
-        write(&answer, &templates, &mut out);
+        write(&response, &templates, &mut out);
         let whole: Value = serde_json::from_slice(&out).expect("JSON");
         let (mut sequence, mut names, mut said, mut last) =
-            (EventSequence::new(answer), Vec::new(), String::new(), false);
+            (EventSequence::new(response), Vec::new(), String::new(), false);
         loop {
             let mut data = Vec::new();
             let Some(event) = sequence.next(&templates, &mut data) else { break };

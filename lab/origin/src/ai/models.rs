@@ -1,9 +1,9 @@
 //! The list of models. Any other name works too, except those that begin with [`ABSENT`].
 
 use super::{
-    answer::CREATED,
     error::Refusal,
     json::{Part, parts},
+    model_response::CREATED,
 };
 
 /// The models that are listed.

@@ -1,10 +1,10 @@
 //! OpenAI's responses, whole and as events in the order in which its SDKs build them up again.
 
 use super::{
-    answer::{Answer, CREATED, Content},
     chat::write_part,
     directive::Finish,
     json::{Part, parts},
+    model_response::{CREATED, Content, ModelResponse},
     reply::{Event, Events},
     text::{Templates, Text},
     tools::Call,
@@ -12,38 +12,38 @@ use super::{
 };
 
 /// Appends the whole reply.
-pub fn write(answer: &Answer, templates: &Templates, out: &mut Vec<u8>) {
-    write_response(answer, Some(templates), out);
+pub fn write(response: &ModelResponse, templates: &Templates, out: &mut Vec<u8>) {
+    write_response(response, Some(templates), out);
 }
 
 /// Appends the object; without templates: as it is at its beginning, with no output and no usage.
-fn write_response(answer: &Answer, templates: Option<&Templates>, out: &mut Vec<u8>) {
+fn write_response(response: &ModelResponse, templates: Option<&Templates>, out: &mut Vec<u8>) {
     use Part::{Number, Raw, Text};
-    let status = match (templates, answer.finish) {
+    let status = match (templates, response.finish) {
         (None, _) => "in_progress",
         (_, Finish::Stop) => "completed",
         _ => "incomplete",
     };
-    let incomplete = match answer.finish {
+    let incomplete = match response.finish {
         Finish::Length if templates.is_some() => "{\"reason\":\"max_output_tokens\"}",
         Finish::ContentFilter if templates.is_some() => "{\"reason\":\"content_filter\"}",
         _ => "null",
     };
-    parts(&[Raw("{\"id\":\"resp_"), Raw(&answer.id), Raw("\",\"object\":\"response\",\"created_at\":")], out);
+    parts(&[Raw("{\"id\":\"resp_"), Raw(&response.id), Raw("\",\"object\":\"response\",\"created_at\":")], out);
     parts(&[Number(CREATED), Raw(",\"status\":"), Text(status), Raw(",\"error\":null,\"incomplete_details\":")], out);
-    parts(&[Raw(incomplete), Raw(",\"instructions\":null,\"metadata\":{},\"model\":"), Text(&answer.model)], out);
+    parts(&[Raw(incomplete), Raw(",\"instructions\":null,\"metadata\":{},\"model\":"), Text(&response.model)], out);
     out.extend_from_slice(b",\"output\":[");
     if let Some(templates) = templates {
-        for item in 0..items(&answer.content) {
+        for item in 0..items(&response.content) {
             out.extend_from_slice(if item == 0 { b"" } else { b"," });
-            write_item(answer, item, Some(templates), out);
+            write_item(response, item, Some(templates), out);
         }
     }
     out.extend_from_slice(
         b"],\"parallel_tool_calls\":true,\"temperature\":1.0,\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":1.0",
     );
     match templates {
-        Some(_) => answer.write_usage(Dialect::Responses, out),
+        Some(_) => response.write_usage(Dialect::Responses, out),
         None => out.extend_from_slice(b",\"usage\":null"),
     }
     out.push(b'}');
@@ -58,22 +58,22 @@ fn items(content: &Content) -> usize {
 }
 
 /// Appends an output item; without templates: as it is when it is added.
-fn write_item(answer: &Answer, item: usize, templates: Option<&Templates>, out: &mut Vec<u8>) {
+fn write_item(response: &ModelResponse, item: usize, templates: Option<&Templates>, out: &mut Vec<u8>) {
     use Part::{Number, Raw, Text};
     let status = if templates.is_some() { "completed" } else { "in_progress" };
-    match &answer.content {
+    match &response.content {
         Content::Calls(calls) => {
             let Call { id, name, arguments } = &calls[item];
             let arguments = if templates.is_some() { arguments.as_str() } else { "" };
             parts(
-                &[Raw("{\"id\":\"fc_"), Raw(&answer.id), Number(item as u64), Raw("\",\"type\":\"function_call\"")],
+                &[Raw("{\"id\":\"fc_"), Raw(&response.id), Number(item as u64), Raw("\",\"type\":\"function_call\"")],
                 out,
             );
             parts(&[Raw(",\"status\":"), Text(status), Raw(",\"call_id\":"), Text(id), Raw(",\"name\":")], out);
             parts(&[Text(name), Raw(",\"arguments\":"), Text(arguments), Raw("}")], out);
         }
         content => {
-            parts(&[Raw("{\"id\":\"msg_"), Raw(&answer.id), Raw("\",\"type\":\"message\",\"status\":")], out);
+            parts(&[Raw("{\"id\":\"msg_"), Raw(&response.id), Raw("\",\"type\":\"message\",\"status\":")], out);
             parts(&[Text(status), Raw(",\"role\":\"assistant\",\"content\":[")], out);
             if templates.is_some() {
                 write_content_part(content, templates, out);
@@ -97,14 +97,14 @@ fn write_content_part(content: &Content, templates: Option<&Templates>, out: &mu
 
 fn write_text(text: &Text, templates: Option<&Templates>, out: &mut Vec<u8>) {
     match templates {
-        Some(templates) => Answer::write_text(text, templates, out),
+        Some(templates) => ModelResponse::write_text(text, templates, out),
         None => out.extend_from_slice(b"\"\""),
     }
 }
 
 /// The events of one reply.
 pub struct EventSequence {
-    answer: Answer,
+    response: ModelResponse,
     next: usize,
 }
 
@@ -120,20 +120,20 @@ enum Step {
 
 impl EventSequence {
     /// At the first one.
-    pub fn new(answer: Answer) -> Self {
-        Self { answer, next: 0 }
+    pub fn new(response: ModelResponse) -> Self {
+        Self { response, next: 0 }
     }
 
     /// Events of one output item.
     fn item_events(&self) -> usize {
-        let frame = if matches!(self.answer.content, Content::Calls(_)) { 3 } else { 5 };
-        self.answer.events + frame
+        let frame = if matches!(self.response.content, Content::Calls(_)) { 3 } else { 5 };
+        self.response.events + frame
     }
 
     /// Event `at` of an item.
     fn step(&self, at: usize) -> Step {
-        let is_call = matches!(self.answer.content, Content::Calls(_));
-        let (before, deltas) = (if is_call { 1 } else { 2 }, self.answer.events);
+        let is_call = matches!(self.response.content, Content::Calls(_));
+        let (before, deltas) = (if is_call { 1 } else { 2 }, self.response.events);
         match at {
             0 => Step::Added,
             1 if !is_call => Step::PartAdded,
@@ -154,14 +154,14 @@ impl EventSequence {
     fn response(&self, name: &'static str, templates: Option<&Templates>, data: &mut Vec<u8>) -> Event {
         self.head(name, data);
         data.extend_from_slice(b",\"response\":");
-        write_response(&self.answer, templates, data);
+        write_response(&self.response, templates, data);
         data.push(b'}');
         Event { name: Some(name), tokens: None, is_last: templates.is_some() }
     }
 
     fn item(&self, item: usize, step: &Step, templates: &Templates, data: &mut Vec<u8>) -> Event {
-        let is_call = matches!(self.answer.content, Content::Calls(_));
-        let is_refusal = matches!(self.answer.content, Content::Refusal(_));
+        let is_call = matches!(self.response.content, Content::Calls(_));
+        let is_refusal = matches!(self.response.content, Content::Refusal(_));
         let name = match step {
             Step::Added => "response.output_item.added",
             Step::PartAdded => "response.content_part.added",
@@ -179,7 +179,7 @@ impl EventSequence {
         let tokens = match step {
             Step::Added | Step::Done => {
                 data.extend_from_slice(b",\"item\":");
-                write_item(&self.answer, item, matches!(step, Step::Done).then_some(templates), data);
+                write_item(&self.response, item, matches!(step, Step::Done).then_some(templates), data);
                 None
             }
             _ => self.inside(item, step, templates, data),
@@ -191,11 +191,11 @@ impl EventSequence {
     /// An event about a part of an item.
     fn inside(&self, item: usize, step: &Step, templates: &Templates, data: &mut Vec<u8>) -> Option<u64> {
         use Part::{Number, Raw};
-        let events = self.answer.events;
-        let (Content::Text(text) | Content::Refusal(text)) = &self.answer.content else {
-            let Content::Calls(calls) = &self.answer.content else { return None };
+        let events = self.response.events;
+        let (Content::Text(text) | Content::Refusal(text)) = &self.response.content else {
+            let Content::Calls(calls) = &self.response.content else { return None };
             let arguments = &calls[item].arguments;
-            parts(&[Raw(",\"item_id\":\"fc_"), Raw(&self.answer.id), Number(item as u64), Raw("\"")], data);
+            parts(&[Raw(",\"item_id\":\"fc_"), Raw(&self.response.id), Number(item as u64), Raw("\"")], data);
             let Step::Delta(at) = step else {
                 parts(&[Raw(",\"name\":"), Part::Text(&calls[item].name)], data);
                 parts(&[Raw(",\"arguments\":"), Part::Text(arguments)], data);
@@ -206,8 +206,8 @@ impl EventSequence {
             data.push(b'"');
             return Some(tokens);
         };
-        parts(&[Raw(",\"item_id\":\"msg_"), Raw(&self.answer.id), Raw("\",\"content_index\":0")], data);
-        let is_refusal = matches!(self.answer.content, Content::Refusal(_));
+        parts(&[Raw(",\"item_id\":\"msg_"), Raw(&self.response.id), Raw("\",\"content_index\":0")], data);
+        let is_refusal = matches!(self.response.content, Content::Refusal(_));
         match step {
             Step::Delta(at) => {
                 data.extend_from_slice(b",\"delta\":\"");
@@ -218,12 +218,12 @@ impl EventSequence {
             Step::TextDone => {
                 let name: &[u8] = if is_refusal { b",\"refusal\":" } else { b",\"logprobs\":[],\"text\":" };
                 data.extend_from_slice(name);
-                Answer::write_text(text, templates, data);
+                ModelResponse::write_text(text, templates, data);
             }
             _ => {
                 data.extend_from_slice(b",\"part\":");
                 let is_done = matches!(step, Step::PartDone);
-                write_content_part(&self.answer.content, is_done.then_some(templates), data);
+                write_content_part(&self.response.content, is_done.then_some(templates), data);
             }
         }
         None
@@ -233,7 +233,7 @@ impl EventSequence {
 impl Events for EventSequence {
     fn next(&mut self, templates: &Templates, data: &mut Vec<u8>) -> Option<Event> {
         let each = self.item_events();
-        let inside = items(&self.answer.content) * each;
+        let inside = items(&self.response.content) * each;
         let event = match self.next {
             0 => self.response("response.created", None, data),
             1 => self.response("response.in_progress", None, data),
@@ -242,7 +242,7 @@ impl Events for EventSequence {
                 self.item(item, &self.step(at), templates, data)
             }
             at if at == 2 + inside => {
-                let name = match self.answer.finish {
+                let name = match self.response.finish {
                     Finish::Stop => "response.completed",
                     _ => "response.incomplete",
                 };
@@ -272,7 +272,7 @@ mod tests {
     use crate::ai::{text::Word, usage::Tokens};
 
     fn events(content: Content) -> Vec<(Event, Value)> {
-        let answer = Answer {
+        let response = ModelResponse {
             id: "1".to_owned(),
             model: "m".to_owned(),
             content,
@@ -284,7 +284,7 @@ mod tests {
             includes_usage: false,
             has_interleaved_calls: false,
         };
-        let (mut sequence, templates, mut found) = (EventSequence::new(answer), Templates::default(), Vec::new());
+        let (mut sequence, templates, mut found) = (EventSequence::new(response), Templates::default(), Vec::new());
         loop {
             let mut data = Vec::new();
             let Some(event) = sequence.next(&templates, &mut data) else { return found };

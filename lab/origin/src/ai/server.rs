@@ -11,9 +11,9 @@ use std::{
 use weir_base::secret::Secret;
 
 use super::{
-    answer::Defaults,
     connection,
     ledger::Ledger,
+    model_response::Defaults,
     settings::AiOriginSettings,
     text::{Templates, Word},
 };

@@ -73,11 +73,11 @@ async fn first(stream: &mut Stream) -> io::Result<First> {
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Answers until either side ends the connection. All requests of a chunk are answered in one run of appends, which leave in
+/// Responds until either side ends the connection. All requests of a chunk are answered in one run of appends, which leave in
 /// one send at the end of the loop turn.
 async fn exchange(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io::Result<()> {
     let mut session = Session::default();
-    let mut progress = stream.output.with(|out| session.answer(received, replies, out));
+    let mut progress = stream.output.with(|out| session.respond(received, replies, out));
     loop {
         while stream.output.is_congested() {
             stream.output.relieved().await;
@@ -85,14 +85,14 @@ async fn exchange(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io
                 return Ok(());
             }
             if progress == Progress::Congested {
-                progress = stream.output.with(|out| session.answer(&[], replies, out));
+                progress = stream.output.with(|out| session.respond(&[], replies, out));
             }
         }
         if progress == Progress::Ended {
             return Ok(());
         }
         let Some(chunk) = stream.reader.receive().await? else { return Ok(()) };
-        progress = stream.output.with(|out| session.answer(&chunk, replies, out));
+        progress = stream.output.with(|out| session.respond(&chunk, replies, out));
     }
 }
 
@@ -100,7 +100,7 @@ async fn exchange(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io
 async fn delayed(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io::Result<()> {
     let due = || Time::now().saturating_add(replies.delay);
     let (mut session, mut held, mut reply) = (Session::default(), DelayedReplies::default(), Vec::new());
-    let mut progress = session.answer(received, replies, &mut reply);
+    let mut progress = session.respond(received, replies, &mut reply);
     held.push(due(), reply);
     let mut has_input = true;
     while !stream.output.is_closed() {
@@ -111,7 +111,7 @@ async fn delayed(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io:
         let has_room = held.bytes < HIGH_WATER_BYTES;
         if progress == Progress::Congested && has_room {
             let mut reply = Vec::new();
-            progress = session.answer(&[], replies, &mut reply);
+            progress = session.respond(&[], replies, &mut reply);
             held.push(due(), reply);
             continue;
         }
@@ -129,7 +129,7 @@ async fn delayed(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io:
                 None => has_input = false,
                 Some(chunk) => {
                     let mut reply = Vec::new();
-                    progress = session.answer(&chunk, replies, &mut reply);
+                    progress = session.respond(&chunk, replies, &mut reply);
                     held.push(due(), reply);
                 }
             },

@@ -35,7 +35,7 @@ pub async fn serve(replies: &Replies, stream: &mut Stream, received: &[u8]) {
             Some(Ok(Some(chunk))) => client.receive(&chunk),
             // An error means that the client is gone: no one is left to report it to.
             Some(Ok(None) | Err(_)) => return,
-            None => client.answer_due(),
+            None => client.respond_due(),
         }
     }
 }
@@ -78,7 +78,7 @@ impl<'a> Client<'a> {
             match event {
                 Event::Request(stream, Ok(request)) if request.is_end => self.whole(stream, request.head),
                 Event::Request(stream, Ok(request)) => drop(self.uploads.insert(stream, request.head)),
-                Event::Request(stream, Err(error)) => self.respond(stream, error.status(), 0, b""),
+                Event::Request(stream, Err(error)) => self.send_response(stream, error.status(), 0, b""),
                 Event::Readable(stream) => self.upload(stream),
                 Event::Reset(stream, _) => {
                     self.uploads.remove(&stream);
@@ -103,29 +103,29 @@ impl<'a> Client<'a> {
     /// A request is whole.
     fn whole(&mut self, stream: StreamId, head: RequestHead) {
         match self.replies.delay {
-            delay if delay.is_zero() => self.answer(stream, &head),
+            delay if delay.is_zero() => self.respond(stream, &head),
             delay => self.due.push_back((Time::now().saturating_add(delay), stream, head)),
         }
     }
 
-    fn answer_due(&mut self) {
+    fn respond_due(&mut self) {
         while let Some((_, stream, head)) = self.due.pop_front_if(|(due, ..)| *due <= Time::now()) {
-            self.answer(stream, &head);
+            self.respond(stream, &head);
         }
     }
 
-    fn answer(&mut self, stream: StreamId, head: &RequestHead) {
+    fn respond(&mut self, stream: StreamId, head: &RequestHead) {
         let mut count = String::new();
         let reply = self.replies.reply(head.target(), &mut count);
         let body = if head.method() == b"HEAD" { Default::default() } else { self.replies.body_of(&reply) };
-        self.respond(stream, reply.status, reply.size as u64, &body);
+        self.send_response(stream, reply.status, reply.size as u64, &body);
     }
 
     /// Sends a response. `length`: of the body, if it was not a response to HEAD.
-    fn respond(&mut self, stream: StreamId, status: u16, length: u64, body: &[u8]) {
+    fn send_response(&mut self, stream: StreamId, status: u16, length: u64, body: &[u8]) {
         let mut head = ResponseHead::from_parts(Version::Http2, status, BodyLength::Exact(length));
         head.fields = self.fields.clone();
-        // A client that has reset the stream wants no answer.
+        // A client that has reset the stream wants no response.
         if self.codec.send_response(stream, &head, Some(length), body.is_empty()).is_ok() && !body.is_empty() {
             let _ = self.codec.send_data(stream, body).and_then(|()| self.codec.send_end(stream, None));
         }

@@ -83,7 +83,7 @@ impl Replies {
         out.extend_from_slice(&body[..filling]);
     }
 
-    fn answer(&self, head: &RequestHead, out: &mut Vec<u8>) {
+    fn respond(&self, head: &RequestHead, out: &mut Vec<u8>) {
         let mut count = String::new();
         let reply = self.reply(head.target(), &mut count);
         encode::status_line(reply.status, b"", out);
@@ -117,7 +117,7 @@ fn websocket_key(head: &RequestHead) -> Option<&[u8]> {
 pub enum Progress {
     /// All whole requests.
     Done,
-    /// Requests remain, because enough is waiting to be sent: call [`Session::answer`] again when it has left.
+    /// Requests remain, because enough is waiting to be sent: call [`Session::respond`] again when it has left.
     Congested,
     /// The connection ends.
     Ended,
@@ -137,8 +137,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Answers the requests that `chunk` completes.
-    pub fn answer(&mut self, chunk: &[u8], replies: &Replies, out: &mut Vec<u8>) -> Progress {
+    /// Responds to the requests that `chunk` completes.
+    pub fn respond(&mut self, chunk: &[u8], replies: &Replies, out: &mut Vec<u8>) -> Progress {
         if self.kept.is_empty() {
             let (used, progress) = self.step(chunk, replies, out);
             self.kept.extend_from_slice(&chunk[used..]);
@@ -209,7 +209,7 @@ impl Session {
         if head.expects_continue() {
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        replies.answer(&head, out);
+        replies.respond(&head, out);
         self.is_last = !head.is_persistent();
         self.body = Some(BodyDecoder::new(head.body())).filter(|body| !body.is_done());
         self.parser.reuse(head);
@@ -217,7 +217,7 @@ impl Session {
     }
 }
 
-/// The client broke a rule, and has its answer.
+/// The client broke a rule, and has its response.
 struct Broken;
 
 /// The 101 behind which frames come.
@@ -240,7 +240,7 @@ mod tests {
 
     fn replies_to(input: &[u8]) -> (String, Progress) {
         let (mut session, mut out) = (Session::default(), Vec::new());
-        let progress = session.answer(input, &replies(), &mut out);
+        let progress = session.respond(input, &replies(), &mut out);
         (String::from_utf8(out).unwrap(), progress)
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let mut progress = Progress::Done;
         for byte in input {
             assert_eq!(progress, Progress::Done);
-            progress = session.answer(&[*byte], &replies, &mut out);
+            progress = session.respond(&[*byte], &replies, &mut out);
         }
         assert_eq!(progress, Progress::Ended);
         let text = String::from_utf8(out).unwrap();
@@ -282,7 +282,7 @@ mod tests {
                      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         let frames = b"\x81\x82\0\0\0\0hi\x88\x80\0\0\0\0";
         let (mut session, replies, mut out) = (Session::default(), replies(), Vec::new());
-        let progress = session.answer(&[&wish[..], frames].concat(), &replies, &mut out);
+        let progress = session.respond(&[&wish[..], frames].concat(), &replies, &mut out);
         assert_eq!(progress, Progress::Ended);
         let text = String::from_utf8_lossy(&out);
         assert!(text.starts_with("HTTP/1.1 101 ") && text.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{text}");
@@ -304,12 +304,12 @@ mod tests {
     fn pipelined_requests_wait_while_enough_is_unsent() {
         let (mut session, replies, mut out) = (Session::default(), replies(), Vec::new());
         let requests = b"GET /1048576 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(9);
-        let mut progress = session.answer(&requests, &replies, &mut out);
+        let mut progress = session.respond(&requests, &replies, &mut out);
         let mut rounds = 1;
         while progress == Progress::Congested {
             assert!(out.len() < HIGH_WATER_BYTES + 2 * BODY_BYTES_MAX);
             out.clear();
-            progress = session.answer(&[], &replies, &mut out);
+            progress = session.respond(&[], &replies, &mut out);
             rounds += 1;
         }
         assert_eq!((progress, replies.stats.requests.load(Ordering::Relaxed)), (Progress::Done, 9));

@@ -95,24 +95,24 @@ struct Input {
 }
 
 impl Input {
-    /// Answers every message that `chunk` completes.
-    fn answer(&mut self, terms: &Terms, chunk: &[u8], out: &mut Vec<u8>) {
+    /// Responds to every message that `chunk` completes.
+    fn respond(&mut self, terms: &Terms, chunk: &[u8], out: &mut Vec<u8>) {
         if self.kept.is_empty() {
-            let used = self.session.answer(terms, chunk, out);
+            let used = self.session.respond(terms, chunk, out);
             self.kept.extend_from_slice(&chunk[used..]);
         } else {
             self.kept.extend_from_slice(chunk);
-            let used = self.session.answer(terms, &self.kept, out);
+            let used = self.session.respond(terms, &self.kept, out);
             self.kept.drain(..used);
         }
     }
 }
 
-/// Answers until either side ends the connection.
+/// Responds until either side ends the connection.
 async fn exchange(terms: &Terms, input: &mut Input, stream: &mut Stream) -> io::Result<()> {
     while !input.session.is_closing() {
         let Some(chunk) = stream.reader.receive().await? else { return Ok(()) };
-        stream.output.with(|out| input.answer(terms, &chunk, out));
+        stream.output.with(|out| input.respond(terms, &chunk, out));
         // Back to the pool before anything is waited for.
         drop(chunk);
         while stream.output.is_congested() {
@@ -147,7 +147,7 @@ async fn delayed(terms: &Terms, input: &mut Input, stream: &mut Stream) -> io::R
                 None => has_input = false,
                 Some(chunk) => {
                     let mut reply = Vec::new();
-                    input.answer(terms, &chunk, &mut reply);
+                    input.respond(terms, &chunk, &mut reply);
                     held.push(Time::now().saturating_add(terms.settings.delay), reply);
                 }
             },

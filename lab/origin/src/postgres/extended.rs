@@ -33,7 +33,7 @@ impl From<MessageError> for Failure {
 }
 
 impl Session {
-    /// Answers Parse, Bind, Describe, Execute or Close.
+    /// Responds to Parse, Bind, Describe, Execute or Close.
     pub(super) fn extended(&mut self, terms: &Terms, tag: u8, body: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
         match tag {
             tag::PARSE => self.parse(&Parse::read(body)?, out),

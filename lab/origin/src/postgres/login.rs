@@ -46,8 +46,8 @@ enum Wants {
 }
 
 impl Login {
-    /// Answers the packet that `input` begins with. Without a verifier no client needs a password.
-    pub(super) fn answer(
+    /// Responds to the packet that `input` begins with. Without a verifier no client needs a password.
+    pub(super) fn respond(
         &mut self,
         pid: u32,
         verifier: Option<&ScramVerifier>,
@@ -105,7 +105,7 @@ impl Login {
         }
     }
 
-    /// Answers a message of SASL.
+    /// Responds to a message of SASL.
     fn password(
         &mut self,
         pid: u32,

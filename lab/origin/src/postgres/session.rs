@@ -51,8 +51,8 @@ impl Session {
         self.is_closing
     }
 
-    /// Answers every whole message of `input`, and gives their bytes.
-    pub(super) fn answer(&mut self, terms: &Terms, input: &[u8], out: &mut Vec<u8>) -> usize {
+    /// Responds to every whole message of `input`, and gives their bytes.
+    pub(super) fn respond(&mut self, terms: &Terms, input: &[u8], out: &mut Vec<u8>) -> usize {
         let mut used = 0;
         while !self.is_closing {
             match self.step(terms, &input[used..], out) {
@@ -63,10 +63,10 @@ impl Session {
         used
     }
 
-    /// Answers one message; `None`: none is whole.
+    /// Responds to one message; `None`: none is whole.
     fn step(&mut self, terms: &Terms, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         if let Some(login) = &mut self.login {
-            match login.answer(self.pid, terms.verifier.as_ref(), input, out) {
+            match login.respond(self.pid, terms.verifier.as_ref(), input, out) {
                 LoginStep::More => return None,
                 LoginStep::Again(bytes) => return Some(bytes),
                 LoginStep::Done(bytes, settings) => {

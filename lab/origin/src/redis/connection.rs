@@ -46,13 +46,13 @@ async fn serve(core: Rc<Core>, mut stream: Stream) {
     stream.close(CLOSE_TIMEOUT).await;
 }
 
-/// Answers until either side ends the connection. All commands of a chunk are answered in one run of appends, which
+/// Replies until either side ends the connection. All commands of a chunk are answered in one run of appends, which
 /// leave in one send at the end of the loop turn.
 async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -> io::Result<()> {
     let mut requests = Requests::new(core.memory.clone());
     while !session.is_closing {
         let Some(chunk) = stream.reader.receive().await? else { break };
-        let mut progress = stream.output.with(|out| requests.answer(&chunk, core, session, out));
+        let mut progress = stream.output.with(|out| requests.execute(&chunk, core, session, out));
         // Back to the pool before anything is waited for.
         drop(chunk);
         while stream.output.is_congested() {

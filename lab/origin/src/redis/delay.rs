@@ -45,7 +45,7 @@ pub async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -
                 None => has_input = false,
                 Some(chunk) => {
                     let mut reply = Vec::new();
-                    progress = requests.answer(&chunk, core, session, &mut reply);
+                    progress = requests.execute(&chunk, core, session, &mut reply);
                     held.push(due(core), reply);
                 }
             },

@@ -33,8 +33,8 @@ impl Context<'_> {
     }
 }
 
-/// Answers one command. `args` is not empty.
-pub fn answer(cx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply<'_>) {
+/// Executes one command. `args` is not empty.
+pub fn execute(cx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply<'_>) {
     let command = match admit(cx, args) {
         Ok(command) => command,
         Err(refusal) => {

@@ -48,13 +48,13 @@ impl Requests {
         Self { parser: RequestParser::new(), kept: Vec::new(), charged: 0, memory }
     }
 
-    /// Answers the commands that `chunk` completes.
-    pub fn answer(&mut self, chunk: &[u8], core: &Core, session: &mut Session, out: &mut Vec<u8>) -> Progress {
+    /// Executes the commands that `chunk` completes.
+    pub fn execute(&mut self, chunk: &[u8], core: &Core, session: &mut Session, out: &mut Vec<u8>) -> Progress {
         if !self.kept.is_empty() {
             self.keep(chunk, core, session, out);
             return self.resume(core, session, out);
         }
-        let (used, progress) = answer_commands(&mut self.parser, chunk, core, session, out);
+        let (used, progress) = execute_commands(&mut self.parser, chunk, core, session, out);
         match &chunk[used..] {
             [] => self.parser.release(),
             rest => self.keep(rest, core, session, out),
@@ -64,7 +64,7 @@ impl Requests {
 
     /// Goes on with the commands that are there already.
     pub fn resume(&mut self, core: &Core, session: &mut Session, out: &mut Vec<u8>) -> Progress {
-        let (used, progress) = answer_commands(&mut self.parser, &self.kept, core, session, out);
+        let (used, progress) = execute_commands(&mut self.parser, &self.kept, core, session, out);
         self.kept.drain(..used);
         if self.kept.is_empty() {
             self.parser.release();
@@ -114,8 +114,8 @@ fn refuse(session: &mut Session, out: &mut Vec<u8>, refusal: &Refusal) {
     session.is_closing = true;
 }
 
-/// Answers complete commands at the front of `input`; gives the bytes they had.
-fn answer_commands(
+/// Executes complete commands at the front of `input`; gives the bytes they had.
+fn execute_commands(
     parser: &mut RequestParser,
     input: &[u8],
     core: &Core,
@@ -133,7 +133,7 @@ fn answer_commands(
         let rest = &input[at..];
         match parser.parse(rest, &context.session.limits) {
             Ok(Step::Command { len, .. }) => {
-                answer_command(parser, rest, &mut context, out);
+                execute_command(parser, rest, &mut context, out);
                 at += len;
                 requests += 1;
             }
@@ -154,16 +154,16 @@ fn answer_commands(
 }
 
 #[inline]
-fn answer_command(parser: &RequestParser, input: &[u8], context: &mut Context<'_>, out: &mut Vec<u8>) {
+fn execute_command(parser: &RequestParser, input: &[u8], context: &mut Context<'_>, out: &mut Vec<u8>) {
     let mut reply = Reply::new(out, context.core.settings.message_bytes_max, context.session.version.get());
     let count = parser.argc();
     if count > ARGS_INLINE {
         let args: Vec<&[u8]> = parser.args(input).collect();
-        return dispatch::answer(context, &args, &mut reply);
+        return dispatch::execute(context, &args, &mut reply);
     }
     let mut args: [&[u8]; ARGS_INLINE] = [&[]; ARGS_INLINE];
     for (index, arg) in args[..count].iter_mut().enumerate() {
         *arg = parser.arg(index, input);
     }
-    dispatch::answer(context, &args[..count], &mut reply);
+    dispatch::execute(context, &args[..count], &mut reply);
 }

@@ -30,7 +30,7 @@ const WORKERS_MAX: usize = 256;
 pub enum Mode {
     /// A store of strings, lists, hashes and sets with expiry, transactions and channels. One worker.
     Memory,
-    /// No keys: `GET` answers `payload` bytes, writes answer success. Any number of workers.
+    /// No keys: `GET` returns `payload` bytes, writes return success. Any number of workers.
     Fixed {
         /// Bytes of a value, at most `message_bytes_max`.
         payload: usize,

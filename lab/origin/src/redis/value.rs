@@ -49,7 +49,7 @@ pub struct Set {
 }
 
 impl Value {
-    /// The name that `TYPE` answers.
+    /// The name that `TYPE` returns.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Str(_) => "string",

@@ -16,7 +16,7 @@ pub(super) enum Speaker {
     /// Arrays of bulks, as every client library sends them. Inline commands are refused, and so are empty arrays, to
     /// which the server gives no reply.
     Client,
-    /// Any reply of RESP2, and those of RESP3 that answer a request.
+    /// Any reply of RESP2, and those of RESP3 that reply to a request.
     Server,
 }
 

@@ -15,7 +15,7 @@ fn command(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{bulks}", words.len()).into_bytes()
 }
 
-/// Answers every request with its last bulk, until the connection ends.
+/// Replies to every request with its last bulk, until the connection ends.
 fn echo(mut socket: TcpStream) {
     let (mut splitter, mut bytes) = (Splitter::new(Speaker::Client), Vec::new());
     let mut chunk = [0; 4096];

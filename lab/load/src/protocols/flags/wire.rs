@@ -5,7 +5,7 @@ use weir_engine::Stream;
 use super::check::body_bytes_max;
 use super::first;
 use crate::protocols::http;
-use crate::protocols::http1::wire::Answers;
+use crate::protocols::http1::wire::ResponseReader;
 use crate::reply::{Reply, ReplyKind};
 use crate::scenario::{Flags, Scenario};
 use crate::wire::{GoAway, OnReply, Pending, Sender, StreamError, Wire};
@@ -15,7 +15,7 @@ const END: &[u8] = b"\r\n";
 
 /// The reading side of a connection.
 pub(super) struct Responses {
-    answers: Answers,
+    reader: ResponseReader,
     is_conditional: bool,
     tag: Vec<u8>,
 }
@@ -23,8 +23,8 @@ pub(super) struct Responses {
 impl Responses {
     pub(super) fn new(flags: &Flags) -> Self {
         let judge = if flags.is_conditional { unchanged } else { http::reply };
-        let answers = Answers::judged(body_bytes_max(flags.data), judge);
-        Self { answers, is_conditional: flags.is_conditional, tag: Vec::new() }
+        let reader = ResponseReader::judged(body_bytes_max(flags.data), judge);
+        Self { reader, is_conditional: flags.is_conditional, tag: Vec::new() }
     }
 }
 
@@ -57,11 +57,11 @@ impl Wire for Responses {
     }
 
     fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
-        self.answers.take(chunk, out, each)
+        self.reader.take(chunk, out, each)
     }
 
     fn finish(&mut self, each: OnReply<'_>) -> Result<(), StreamError> {
-        self.answers.finish(each)
+        self.reader.finish(each)
     }
 }
 

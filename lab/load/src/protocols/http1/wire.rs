@@ -1,4 +1,4 @@
-//! Whole answers of HTTP/1.1 out of the chunks of one connection. Only GET is requested, so every answer but a 204 and a 304
+//! Whole responses of HTTP/1.1 out of the chunks of one connection. Only GET is requested, so every response but a 204 and a 304
 //! has a body.
 
 use weir_http_codec::{BodyDecoder, BodyLimits, HeadLimits, ResponseParser};
@@ -17,8 +17,8 @@ pub(in crate::protocols) type Scan = fn(&[u8], usize) -> (usize, usize);
 /// The reply that a status and a body are.
 pub(in crate::protocols) type Judge = for<'a> fn(u16, &'a [u8]) -> Reply<'a>;
 
-/// Collects answers. A body that lies whole in a chunk is never copied, unless its events are counted.
-pub(crate) struct Answers {
+/// Collects responses. A body that lies whole in a chunk is never copied, unless its events are counted.
+pub(crate) struct ResponseReader {
     parser: ResponseParser,
     /// Bytes of an incomplete head.
     kept: Vec<u8>,
@@ -38,7 +38,7 @@ struct Body {
     is_last: bool,
 }
 
-impl Answers {
+impl ResponseReader {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self::with_events(bytes_max, None)
     }
@@ -104,7 +104,7 @@ impl Answers {
     }
 }
 
-impl Wire for Answers {
+impl Wire for ResponseReader {
     fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         if self.kept.is_empty() {
             let (used, leaving) = self.step(chunk, each)?;
@@ -144,12 +144,12 @@ mod tests {
         Ok(())
     }
 
-    fn collect(answers: &mut Answers, chunk: &[u8], found: &mut Seen) -> Result<GoAway, StreamError> {
-        answers.take(chunk, &mut Vec::new(), &mut |_, reply| note(reply, found))
+    fn collect(reader: &mut ResponseReader, chunk: &[u8], found: &mut Seen) -> Result<GoAway, StreamError> {
+        reader.take(chunk, &mut Vec::new(), &mut |_, reply| note(reply, found))
     }
 
     #[test]
-    fn answers_are_the_same_however_they_are_cut() {
+    fn responses_are_the_same_however_they_are_cut() {
         let wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 100 Continue\r\n\r\n\
                      HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n\
                      HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -157,9 +157,9 @@ mod tests {
             .map(|(is_value, body)| (is_value, body.to_owned()))
             .into();
         for at in 0..wire.len() {
-            let (mut answers, mut found) = (Answers::new(8), Seen::new());
-            let first = collect(&mut answers, &wire[..at], &mut found).expect("answers");
-            let second = collect(&mut answers, &wire[at..], &mut found).expect("answers");
+            let (mut reader, mut found) = (ResponseReader::new(8), Seen::new());
+            let first = collect(&mut reader, &wire[..at], &mut found).expect("responses");
+            let second = collect(&mut reader, &wire[at..], &mut found).expect("responses");
             assert_eq!(found, wanted, "cut at {at}");
             assert_eq!((first, second), (GoAway::No, GoAway::Yes));
         }
@@ -168,10 +168,10 @@ mod tests {
     #[test]
     fn a_body_without_a_length_ends_with_the_connection_and_one_with_a_length_does_not() {
         for (framing, wanted) in [("", vec![(true, "abc".to_owned())]), ("Content-Length: 9\r\n", vec![])] {
-            let (mut answers, mut found) = (Answers::new(8), Seen::new());
-            collect(&mut answers, format!("HTTP/1.1 200 OK\r\n{framing}\r\nabc").as_bytes(), &mut found)
+            let (mut reader, mut found) = (ResponseReader::new(8), Seen::new());
+            collect(&mut reader, format!("HTTP/1.1 200 OK\r\n{framing}\r\nabc").as_bytes(), &mut found)
                 .expect("a head");
-            answers.finish(&mut |_, reply| note(reply, &mut found)).expect("taken");
+            reader.finish(&mut |_, reply| note(reply, &mut found)).expect("taken");
             assert_eq!(found, wanted);
         }
     }
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn rubbish_is_refused_and_a_long_body_is_cut() {
         let mut found = Seen::new();
-        assert_eq!(collect(&mut Answers::new(8), b"+OK\r\n", &mut found), Err(StreamError));
-        let mut answers = Answers::new(2);
+        assert_eq!(collect(&mut ResponseReader::new(8), b"+OK\r\n", &mut found), Err(StreamError));
+        let mut reader = ResponseReader::new(2);
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", SPARE_BYTES + 10);
-        collect(&mut answers, head.as_bytes(), &mut found).expect("a head");
+        collect(&mut reader, head.as_bytes(), &mut found).expect("a head");
         for _ in 0..SPARE_BYTES + 10 {
-            collect(&mut answers, b"y", &mut found).expect("a body");
+            collect(&mut reader, b"y", &mut found).expect("a body");
         }
         assert_eq!(found[0].1.len(), SPARE_BYTES + 2);
     }

@@ -19,7 +19,7 @@ const FRAME_BYTES_MAX: usize = 16_384;
 /// Bytes of a body that are kept besides those of the scenario's: the text of an error. More is cut off, which no check accepts.
 const SPARE_BYTES: usize = 1_024;
 
-/// The largest window there is: the generator is never who holds an answer back (section 6.9.1).
+/// The largest window there is: the generator is never who holds a response back (section 6.9.1).
 const WINDOW_BYTES: u32 = 0x7fff_ffff;
 const WINDOW_BYTES_AT_FIRST: u32 = 65_535;
 /// Received bytes after which the connection's window is filled up again.
@@ -97,7 +97,7 @@ impl Sender for Streams {
     }
 }
 
-/// A stream whose answer is not whole.
+/// A stream whose response is not whole.
 struct PartialResponse {
     stream: u32,
     /// `None`: only interim ones so far.
@@ -111,11 +111,11 @@ struct Block {
     ends_stream: bool,
 }
 
-/// The reading side: collects answers. A body that lies whole in one frame and one chunk is never copied.
+/// The reading side: collects responses. A body that lies whole in one frame and one chunk is never copied.
 pub(super) struct Frames {
     /// A frame that is not whole.
     kept: Vec<u8>,
-    answers: Vec<PartialResponse>,
+    responses: Vec<PartialResponse>,
     block: Option<Block>,
     /// Since the connection's window was filled up.
     received: u32,
@@ -128,7 +128,7 @@ impl Frames {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             kept: Vec::new(),
-            answers: Vec::new(),
+            responses: Vec::new(),
             block: None,
             received: 0,
             streams_max: None,
@@ -186,7 +186,7 @@ impl Frames {
                 }
             }
             kind::RST_STREAM => {
-                self.answers.retain(|answer| answer.stream != stream);
+                self.responses.retain(|response| response.stream != stream);
                 let reply = match number(payload).ok_or(StreamError)? {
                     REFUSED_STREAM => Reply::refused("refused_stream"),
                     ENHANCE_YOUR_CALM => Reply::refused("enhance_your_calm"),
@@ -225,9 +225,11 @@ impl Frames {
         }
         let bytes_max = self.bytes_max;
         // One that was reset: the peer cannot have known.
-        let Some(answer) = self.answers.iter_mut().rev().find(|answer| answer.stream == stream) else { return Ok(()) };
-        let room = bytes_max.saturating_sub(answer.body.len());
-        answer.body.extend_from_slice(&data[..data.len().min(room)]);
+        let Some(response) = self.responses.iter_mut().rev().find(|response| response.stream == stream) else {
+            return Ok(());
+        };
+        let room = bytes_max.saturating_sub(response.body.len());
+        response.body.extend_from_slice(&data[..data.len().min(room)]);
         Ok(())
     }
 
@@ -237,15 +239,15 @@ impl Frames {
             block = block.get(5..).ok_or(StreamError)?;
         }
         let ends_stream = flags & flag::END_STREAM != 0;
-        let at = self.answers.iter().rposition(|answer| answer.stream == stream);
+        let at = self.responses.iter().rposition(|response| response.stream == stream);
         let at = at.unwrap_or_else(|| {
-            self.answers.push(PartialResponse { stream, status: None, body: Vec::new() });
-            self.answers.len() - 1
+            self.responses.push(PartialResponse { stream, status: None, body: Vec::new() });
+            self.responses.len() - 1
         });
         // Behind the final status there are only trailers.
-        if self.answers[at].status.is_none() {
+        if self.responses[at].status.is_none() {
             let status = status::read(block).ok_or(StreamError)?;
-            self.answers[at].status = (status >= 200).then_some(status);
+            self.responses[at].status = (status >= 200).then_some(status);
         }
         if flags & flag::END_HEADERS == 0 {
             self.block = Some(Block { stream, ends_stream });
@@ -254,17 +256,17 @@ impl Frames {
         if ends_stream { self.end(stream, &[], each) } else { Ok(()) }
     }
 
-    /// The answer of a stream is whole; `last` is the end of its body.
+    /// The response of a stream is whole; `last` is the end of its body.
     fn end(&mut self, stream: u32, last: &[u8], each: OnReply<'_>) -> Result<(), StreamError> {
-        let Some(at) = self.answers.iter().rposition(|answer| answer.stream == stream) else { return Ok(()) };
-        let mut answer = self.answers.swap_remove(at);
-        let status = answer.status.ok_or(StreamError)?;
-        if answer.body.is_empty() {
+        let Some(at) = self.responses.iter().rposition(|response| response.stream == stream) else { return Ok(()) };
+        let mut response = self.responses.swap_remove(at);
+        let status = response.status.ok_or(StreamError)?;
+        if response.body.is_empty() {
             return each(ReplyTo::Stream(stream), reply(status, last));
         }
-        let room = self.bytes_max.saturating_sub(answer.body.len());
-        answer.body.extend_from_slice(&last[..last.len().min(room)]);
-        each(ReplyTo::Stream(stream), reply(status, &answer.body))
+        let room = self.bytes_max.saturating_sub(response.body.len());
+        response.body.extend_from_slice(&last[..last.len().min(room)]);
+        each(ReplyTo::Stream(stream), reply(status, &response.body))
     }
 }
 
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_streams_are_the_same_however_their_frames_are_cut() {
+    fn responses_of_streams_are_the_same_however_their_frames_are_cut() {
         let wire = [
             frame(kind::SETTINGS, 0, 0, b"\0\x03\0\0\0\x64"),
             frame(kind::HEADERS, flag::END_HEADERS, 3, b"\x20\x88"),

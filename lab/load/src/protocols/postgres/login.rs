@@ -40,9 +40,9 @@ pub(super) async fn begin(stream: &mut Stream, settings: &Postgres) -> Result<()
             tag::AUTHENTICATION => {
                 let request =
                     Authentication::read(&body).map_err(|error| format!("its login is not PostgreSQL's: {error}"))?;
-                let mut answer = Vec::new();
-                proof.answer(request, &mut answer)?;
-                messages.send(|out| out.extend_from_slice(&answer));
+                let mut response = Vec::new();
+                proof.respond(request, &mut response)?;
+                messages.send(|out| out.extend_from_slice(&response));
             }
             tag::READY_FOR_QUERY => break,
             _ => {}
@@ -143,7 +143,7 @@ enum ScramState {
 }
 
 impl Proof<'_> {
-    fn answer(&mut self, request: Authentication<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    fn respond(&mut self, request: Authentication<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         if matches!(request, Authentication::Ok) {
             return Ok(());
         }

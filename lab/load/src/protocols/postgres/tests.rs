@@ -122,13 +122,13 @@ fn the_count_of_an_origin_is_read_once_it_is_whole() {
     let (_, bytes) = packet.expect("whole");
     let question = messages(&super::COUNT[bytes..]);
     assert_eq!(frontend::Query::read(&question[0].1).expect("a Query").text, b"SELECT requests FROM weir_origin");
-    let mut answer = Vec::new();
-    backend::authentication_ok(&mut answer);
-    backend::ready_for_query(&mut answer, TransactionStatus::Idle);
-    backend::data_row(&mut answer, [Some(&b"1234"[..])]);
-    let whole = answer.len();
+    let mut response = Vec::new();
+    backend::authentication_ok(&mut response);
+    backend::ready_for_query(&mut response, TransactionStatus::Idle);
+    backend::data_row(&mut response, [Some(&b"1234"[..])]);
+    let whole = response.len();
     for cut in 0..whole {
-        assert_eq!(super::requests_answered(&answer[..cut]), None, "cut at {cut}");
+        assert_eq!(super::requests_served(&response[..cut]), None, "cut at {cut}");
     }
-    assert_eq!(super::requests_answered(&answer), Some(1_234));
+    assert_eq!(super::requests_served(&response), Some(1_234));
 }

@@ -67,13 +67,13 @@ impl Store {
         let mut preload = Preload::new(scenario, Shard::ONLY);
         let mut request = Vec::new();
         while preload.write_next(&mut request) {
-            assert_eq!(store.answer(&request), b"+OK\r\n");
+            assert_eq!(store.execute(&request), b"+OK\r\n");
             request.clear();
         }
         store
     }
 
-    fn answer(&mut self, request: &[u8]) -> Vec<u8> {
+    fn execute(&mut self, request: &[u8]) -> Vec<u8> {
         let words = words(request);
         let mut out = Vec::new();
         match &words[0][..] {
@@ -112,7 +112,7 @@ impl Store {
 fn tally(requests: &Requests, store: &mut Store, rounds: u64) -> HashMap<Option<Integrity>, u64> {
     let mut found = HashMap::new();
     for index in 0..requests.len() as u64 * rounds {
-        let reply = store.answer(requests.bytes(index));
+        let reply = store.execute(requests.bytes(index));
         *found.entry(requests.check(index, &reply)).or_default() += 1;
     }
     found
@@ -164,7 +164,7 @@ fn a_stale_value_of_a_contested_key_is_a_race_suspect() {
     for index in 0..3_000 {
         if words(requests.bytes(index))[0] == b"GET" {
             let mut store = Store { strings: stale.strings.clone(), ..Store::default() };
-            let found = requests.check(index, &store.answer(requests.bytes(index)));
+            let found = requests.check(index, &store.execute(requests.bytes(index)));
             assert!(matches!(found, Some(Integrity::Ok | Integrity::RaceSuspect)), "{found:?}");
             suspects += u32::from(found == Some(Integrity::RaceSuspect));
         }
@@ -187,11 +187,11 @@ fn nothing_but_the_planned_value_passes_for_a_key_that_nobody_writes() {
     let requests = Requests::build(&scenario, Shard::new(1, 2).unwrap(), 100);
     let mut store = Store::preloaded(&scenario);
     for index in 0..200 {
-        let good = store.answer(requests.bytes(index));
+        let good = store.execute(requests.bytes(index));
         assert_eq!(requests.check(index, &good), Some(Integrity::Ok));
         assert_eq!(requests.check(index, b"$-1\r\n"), Some(Integrity::Missing));
         assert_eq!(requests.check(index, b"_\r\n"), Some(Integrity::Missing));
-        let next = store.answer(requests.bytes(index + 1));
+        let next = store.execute(requests.bytes(index + 1));
         if requests.bytes(index) != requests.bytes(index + 1) {
             assert_eq!(requests.check(index, &next), Some(Integrity::Mismatch), "a mix-up of two replies");
         }

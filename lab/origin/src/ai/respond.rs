@@ -6,13 +6,14 @@ use weir_base::secret::Secret;
 use weir_http_codec::RequestHead;
 
 use super::{
-    answer::Answer,
     chat, completions, embeddings,
     error::Refusal,
     fault::Fault,
     json::{Part, parts},
     ledger::{End, Entry},
-    messages, models,
+    messages,
+    model_response::ModelResponse,
+    models,
     reply::{Body, Delivery, Events, Reply, Whole},
     request::{Ask, key},
     responses,
@@ -25,7 +26,7 @@ use super::{
 const ENTRIES: usize = 10_000;
 
 /// The reply to a request.
-pub fn answer(shared: &Shared, head: &RequestHead, body: &[u8]) -> Reply {
+pub fn respond(shared: &Shared, head: &RequestHead, body: &[u8]) -> Reply {
     let endpoint = endpoint(head.method(), head.target());
     if let Some(whole) = about_itself(shared, endpoint) {
         return Reply::free(whole);
@@ -165,44 +166,44 @@ fn body(shared: &Shared, ask: &Ask<'_>, delivery: &Delivery) -> Result<(Body, To
         }
         _ => {}
     }
-    let mut answer = Answer::of(ask, shared.defaults);
+    let mut response = ModelResponse::of(ask, shared.defaults);
     if !matches!(ask.endpoint, Endpoint::Chat) {
         // Only chat has several choices, or usage in places of its own.
-        answer.tokens.completion = answer.tokens.completion.saturating_sub(answer.repeated_tokens());
-        answer.choices = 1;
+        response.tokens.completion = response.tokens.completion.saturating_sub(response.repeated_tokens());
+        response.choices = 1;
     }
-    let tokens = answer.tokens;
+    let tokens = response.tokens;
     if is_stream {
-        return Ok((stream(ask.endpoint, answer), tokens));
+        return Ok((stream(ask.endpoint, response), tokens));
     }
     let templates = &shared.templates;
     match ask.endpoint {
-        Endpoint::Responses => responses::write(&with_plain_shape(answer), templates, &mut out),
-        Endpoint::Messages => messages::write(&with_plain_shape(answer), templates, &mut out),
-        Endpoint::Completions => completions::write(&answer, templates, &mut out),
-        _ => chat::write(&answer, templates, &mut out),
+        Endpoint::Responses => responses::write(&with_plain_shape(response), templates, &mut out),
+        Endpoint::Messages => messages::write(&with_plain_shape(response), templates, &mut out),
+        Endpoint::Completions => completions::write(&response, templates, &mut out),
+        _ => chat::write(&response, templates, &mut out),
     }
     Ok((Body::Whole(Whole::json(out)), tokens))
 }
 
-fn with_plain_shape(answer: Answer) -> Answer {
-    Answer { usage: responses::shape(answer.usage), ..answer }
+fn with_plain_shape(response: ModelResponse) -> ModelResponse {
+    ModelResponse { usage: responses::shape(response.usage), ..response }
 }
 
-fn stream(endpoint: Endpoint<'_>, answer: Answer) -> Body {
+fn stream(endpoint: Endpoint<'_>, response: ModelResponse) -> Body {
     let failure = Refusal::new(500, "", "The server had an error while processing your request.");
     let (events, has_done, error): (Box<dyn Events>, _, _) = match endpoint {
         Endpoint::Responses => {
             let data = b"{\"type\":\"error\",\"sequence_number\":1000000,\"code\":\"server_error\",\"message\":\"The server had an \
                 error while processing your request.\",\"param\":null}";
-            (Box::new(responses::EventSequence::new(with_plain_shape(answer))), false, (Some("error"), data.to_vec()))
+            (Box::new(responses::EventSequence::new(with_plain_shape(response))), false, (Some("error"), data.to_vec()))
         }
         Endpoint::Messages => {
             let error = (Some("error"), failure.anthropic());
-            (Box::new(messages::EventSequence::new(with_plain_shape(answer))), false, error)
+            (Box::new(messages::EventSequence::new(with_plain_shape(response))), false, error)
         }
-        Endpoint::Completions => (Box::new(completions::Chunks::new(answer)), true, (None, failure.openai())),
-        _ => (Box::new(chat::Chunks::new(answer)), true, (None, failure.openai())),
+        Endpoint::Completions => (Box::new(completions::Chunks::new(response)), true, (None, failure.openai())),
+        _ => (Box::new(chat::Chunks::new(response)), true, (None, failure.openai())),
     };
     Body::Stream { events, has_done, error }
 }

@@ -46,7 +46,7 @@ pub struct Defaults {
 
 /// A reply in no dialect yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct ModelResponse {
     /// 16 digits that follow from the request.
     pub id: String,
     /// The model.
@@ -69,7 +69,7 @@ pub struct Answer {
     pub has_interleaved_calls: bool,
 }
 
-impl Answer {
+impl ModelResponse {
     /// The reply to a request.
     pub fn of(ask: &Ask<'_>, defaults: Defaults) -> Self {
         let directives = &ask.directives;
@@ -131,10 +131,10 @@ impl Answer {
 }
 
 /// Appends `{"id":"<prefix><id>","object":"<object>","created":N,"model":"<model>"`.
-pub fn write_head(prefix: &str, object: &str, answer: &Answer, out: &mut Vec<u8>) {
+pub fn write_head(prefix: &str, object: &str, response: &ModelResponse, out: &mut Vec<u8>) {
     use Part::{Number, Raw, Text};
-    parts(&[Raw("{\"id\":\""), Raw(prefix), Raw(&answer.id), Raw("\",\"object\":\""), Raw(object)], out);
-    parts(&[Raw("\",\"created\":"), Number(CREATED), Raw(",\"model\":"), Text(&answer.model)], out);
+    parts(&[Raw("{\"id\":\""), Raw(prefix), Raw(&response.id), Raw("\",\"object\":\""), Raw(object)], out);
+    parts(&[Raw("\",\"created\":"), Number(CREATED), Raw(",\"model\":"), Text(&response.model)], out);
 }
 
 /// The substance of a reply, and whether the limit of tokens has cut it.
