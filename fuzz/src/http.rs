@@ -1,4 +1,4 @@
-//! Any bytes as messages of HTTP/1: what a client sends, what an origin answers, and a chunked body alone.
+//! Any bytes as messages of HTTP/1: what a client sends, what an origin sends back, and a chunked body alone.
 
 use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
@@ -44,7 +44,7 @@ impl Heads for ResponseParser {
         let Some(used) = self.parse(input, &HeadLimits::default())? else { return Ok(None) };
         let mut head = self.take();
         let length = head.body(false);
-        let forwarded = forwarded_answer(&mut head);
+        let forwarded = forwarded_response(&mut head);
         self.reuse(head);
         Ok(Some((forwarded, used, length)))
     }
@@ -55,8 +55,8 @@ pub fn http_request(data: &[u8]) {
     pieces_change_nothing(read::<RequestParser>, data);
 }
 
-/// An origin's bytes, in the same way. The answers are to anything but HEAD.
-pub fn http_answer(data: &[u8]) {
+/// An origin's bytes, in the same way. The responses are to anything but HEAD.
+pub fn http_response(data: &[u8]) {
     pieces_change_nothing(read::<ResponseParser>, data);
 }
 
@@ -177,8 +177,8 @@ fn forwarded_request(head: &mut RequestHead) -> Vec<u8> {
     bytes
 }
 
-/// The same of an answer.
-fn forwarded_answer(head: &mut ResponseHead) -> Vec<u8> {
+/// The same of a response.
+fn forwarded_response(head: &mut ResponseHead) -> Vec<u8> {
     strip_hop_by_hop(&mut head.fields);
     let length = head.body(false);
     let mut bytes = Vec::new();

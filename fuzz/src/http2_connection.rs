@@ -13,7 +13,7 @@ use weir_http2_codec::{
 const FRAME_BYTES_MAX: u32 = 1 << 14;
 const STREAMS_MAX: usize = 8;
 
-/// The output of one call: the limit of the output, a frame beyond it, and the answers to one input.
+/// The output of one call: the limit of the output, a frame beyond it, and the frames in reply to one input.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// The largest window of the connection that its shell grants.

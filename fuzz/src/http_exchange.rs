@@ -64,7 +64,7 @@ impl HttpFilter for Counting {
 struct Script {
     /// The address of its client: a request of another one has been on its way when its client left.
     client: String,
-    answers: VecDeque<Vec<u8>>,
+    responses: VecDeque<Vec<u8>>,
     requests: Vec<(Vec<u8>, Vec<u8>)>,
     /// The gateway has sent what is no request.
     malformed: Option<String>,
@@ -121,18 +121,18 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>) {
         };
         let (method, target) = (head.method().to_vec(), head.target().to_vec());
         let client = head.fields.get(Known::XForwardedFor).unwrap_or_default().to_vec();
-        let answer = {
+        let response = {
             let mut script = locked(script);
             if script.client.as_bytes() == client {
                 script.requests.push((method, target.clone()));
-                script.answers.pop_front()
+                script.responses.pop_front()
             } else {
                 None
             }
         };
-        if let Some(answer) = answer {
+        if let Some(response) = response {
             // The rest of the request stays unread: the gateway may expect the response before it has sent all.
-            let _ = stream.write_all(&answer);
+            let _ = stream.write_all(&response);
             let _ = stream.shutdown(Shutdown::Write);
             while more(&mut stream, &mut received) {}
             return;
@@ -175,7 +175,7 @@ pub fn http_exchange(data: &[u8]) {
     let sent = parts.pop_front().unwrap_or_default();
     let world = locked(&WORLD);
     let mut client = world.gateway.client();
-    *locked(&world.script) = Script { client: client.1.to_string(), answers: parts, ..Script::default() };
+    *locked(&world.script) = Script { client: client.1.to_string(), responses: parts, ..Script::default() };
     for piece in sent.chunks(usize::from(*size).max(1)) {
         // It may be refused in the middle, and the connection closed.
         if client.0.stream.write_all(piece).is_err() {
@@ -259,7 +259,7 @@ fn check_requests(heads: &[RequestHead], forwarded: &[(Vec<u8>, Vec<u8>)]) {
 
 /// Responses, one behind the other, each framed; only the last may break off. A body that begins with `well` names its request.
 fn check_responses(heads: &[RequestHead], mut read: &[u8], well: &[u8]) {
-    let mut answered = 0;
+    let mut seen = 0;
     while !read.is_empty() {
         let mut parser = ResponseParser::new();
         let used = match parser.parse(read, &HeadLimits::default()) {
@@ -273,9 +273,9 @@ fn check_responses(heads: &[RequestHead], mut read: &[u8], well: &[u8]) {
             continue;
         }
         // Bytes that are no request are refused too.
-        assert!(answered <= heads.len(), "more responses than requests");
-        let is_head = heads.get(answered).is_some_and(|head| head.method() == b"HEAD");
-        answered += 1;
+        assert!(seen <= heads.len(), "more responses than requests");
+        let is_head = heads.get(seen).is_some_and(|head| head.method() == b"HEAD");
+        seen += 1;
         let mut body = BodyDecoder::new(head.body(is_head));
         if head.body(is_head) == BodyLength::UntilClose {
             return;
@@ -294,7 +294,7 @@ fn check_responses(heads: &[RequestHead], mut read: &[u8], well: &[u8]) {
             }
         }
         if let Some(target) = content.strip_prefix(well) {
-            let own = heads.get(answered - 1).and_then(goes_on);
+            let own = heads.get(seen - 1).and_then(goes_on);
             assert_eq!(own.as_deref(), Some(target), "the response to another request");
         }
     }

@@ -34,7 +34,7 @@ pub use ai::{ai_events, ai_request, ai_usage};
 pub use ai_translate::ai_translate;
 pub use differential::redis_differential_reply;
 pub use flags::{flags_context, flags_evaluation};
-pub use http::{http_answer, http_chunks, http_request};
+pub use http::{http_chunks, http_request, http_response};
 pub use http_exchange::http_exchange;
 pub use http2::http2_header_block;
 pub use http2_connection::http2_connection;
@@ -65,7 +65,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("websocket", websocket),
     ("websocket_header", websocket_header),
     ("http_request", http_request),
-    ("http_answer", http_answer),
+    ("http_response", http_response),
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
     ("http2_header_block", http2_header_block),

@@ -40,7 +40,7 @@ pub struct AccessRecord<'a> {
 /// Further fields of an HTTP request in the access log. Texts written by a client have gone through [`printable`].
 #[derive(Clone, Debug, Default)]
 pub struct HttpAccess<'a> {
-    /// Status of the answer; 0 if it broke off.
+    /// Status of the response; 0 if it broke off.
     pub status: u16,
     /// Method.
     pub method: &'a str,
@@ -66,7 +66,7 @@ pub struct HttpAccess<'a> {
     pub trace_id: Option<&'a str>,
     /// How often an endpoint was queried.
     pub tries: u64,
-    /// From head complete to the head of the answer, in nanoseconds.
+    /// From head complete to the head of the response, in nanoseconds.
     pub first_byte_nanos: Option<u64>,
     /// Version of TLS towards the client: `1.3`.
     pub tls_version: Option<&'static str>,
@@ -348,8 +348,8 @@ impl<'w> FormatWords<'w> {
 
 /// A line with everything: time, listener, peer, connection, command, upstream, how long it took in all and at the upstream,
 /// bytes of both sides, outcome; of HTTP also status, "method path protocol", authority, route, endpoint, "user",
-/// "user agent", "X-Forwarded-For", "request id", trace id, tries, time to the head of the answer, version and cipher suite of TLS,
-/// status of gRPC.
+/// "user agent", "X-Forwarded-For", "request id", trace id, tries, time to the head of the response, version and cipher suite of
+/// TLS, status of gRPC.
 fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
     let mut line = FormatWords::new(into);
     line.value(Some(Value::Time(at)));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::metrics::Metrics;
 
-/// An answer of the admin port.
+/// A response of the admin port.
 #[derive(Debug)]
 pub struct AdminResponse {
     /// HTTP status.
@@ -42,7 +42,7 @@ impl Admin {
     /// GET.
     ///
     /// # Panics
-    /// If there is no answer.
+    /// If there is no response.
     pub fn get(&self, path: &str) -> AdminResponse {
         self.request("GET", path, &[], "").unwrap_or_else(|error| panic!("GET {path}: {error}"))
     }
@@ -50,7 +50,7 @@ impl Admin {
     /// POST with a JSON body.
     ///
     /// # Panics
-    /// If there is no answer.
+    /// If there is no response.
     pub fn post(&self, path: &str, body: &str) -> AdminResponse {
         self.request("POST", path, &[("Content-Type", "application/json")], body)
             .unwrap_or_else(|error| panic!("POST {path}: {error}"))
@@ -80,7 +80,7 @@ impl Admin {
         stream.read_to_end(&mut bytes)?;
         let elapsed = started.elapsed();
         parse(&bytes, elapsed)
-            .ok_or_else(|| std::io::Error::other(format!("no HTTP answer: {}", String::from_utf8_lossy(&bytes))))
+            .ok_or_else(|| std::io::Error::other(format!("no HTTP response: {}", String::from_utf8_lossy(&bytes))))
     }
 
     /// Scrapes `/metrics`.
@@ -88,14 +88,14 @@ impl Admin {
     /// # Panics
     /// If it is not served.
     pub fn metrics(&self) -> Metrics {
-        let answer = self.get("/metrics");
-        assert_eq!(answer.status, 200, "/metrics: {}", answer.body);
-        Metrics::parse(&answer.body)
+        let response = self.get("/metrics");
+        assert_eq!(response.status, 200, "/metrics: {}", response.body);
+        Metrics::parse(&response.body)
     }
 
     /// Whether `/readyz` answers 200 now.
     pub fn is_ready(&self) -> bool {
-        self.request("GET", "/readyz", &[], "").is_ok_and(|answer| answer.status == 200)
+        self.request("GET", "/readyz", &[], "").is_ok_and(|response| response.status == 200)
     }
 }
 
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn chunked_and_plain_bodies_are_read() {
         let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-        let answer = parse(plain, Duration::ZERO).expect("an answer");
-        assert_eq!((answer.status, answer.body.as_str()), (200, "hi"));
+        let response = parse(plain, Duration::ZERO).expect("a response");
+        assert_eq!((response.status, response.body.as_str()), (200, "hi"));
         let chunked = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
-        let answer = parse(chunked, Duration::ZERO).expect("an answer");
-        assert_eq!((answer.status, answer.body.as_str()), (404, "abcd"));
+        let response = parse(chunked, Duration::ZERO).expect("a response");
+        assert_eq!((response.status, response.body.as_str()), (404, "abcd"));
     }
 }

@@ -32,14 +32,14 @@ pub type Words = Vec<Vec<u8>>;
 /// Parts of a protocol that a scripted server understands.
 #[derive(Clone, Copy)]
 struct Dialect {
-    /// The first complete request of a buffer, in words, and its length. No words: nothing to answer.
+    /// The first complete request of a buffer, in words, and its length. No words: nothing to reply to.
     next: fn(&[u8]) -> Option<(Words, usize)>,
     /// Responses that do not depend on the script.
     own: fn(&[Vec<u8>]) -> Option<Act>,
 }
 
 /// Set-up commands and health probes are answered as Redis 7.0 does.
-const RESP: Dialect = Dialect { next: next_command, own: own_answer };
+const RESP: Dialect = Dialect { next: next_command, own: own_reply };
 /// A request is two words: its head with the empty line, and what follows it up to its end.
 const HTTP: Dialect = Dialect { next: crate::http::next_request, own: |_| None };
 
@@ -169,7 +169,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             if words.is_empty() {
                 continue;
             }
-            match answer(&words, shared) {
+            match respond(&words, shared) {
                 Act::Reply(bytes) => stream.write_all(&bytes)?,
                 Act::Silence => {}
                 Act::ReplyThenClose(bytes) => {
@@ -204,8 +204,8 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// The script answers requests that the dialect does not.
-fn answer(words: &[Vec<u8>], shared: &Shared) -> Act {
+/// The act for a request: of the dialect, otherwise of the script.
+fn respond(words: &[Vec<u8>], shared: &Shared) -> Act {
     (shared.dialect.own)(words).unwrap_or_else(|| {
         if let Ok(mut seen) = shared.seen.lock() {
             seen.push(words.to_vec());
@@ -214,7 +214,7 @@ fn answer(words: &[Vec<u8>], shared: &Shared) -> Act {
     })
 }
 
-fn own_answer(words: &[Vec<u8>]) -> Option<Act> {
+fn own_reply(words: &[Vec<u8>]) -> Option<Act> {
     match words[0].to_ascii_uppercase().as_slice() {
         b"HELLO" => Some(Act::Reply(hello(words.get(1).map(Vec::as_slice)))),
         b"PING" if words.len() == 1 => Some(Act::Reply(b"+PONG\r\n".to_vec())),

@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that answer every request with its method and target.
+    /// Those that respond to every request with its method and target.
     pub const ALL: [Self; 3] = [Self::Nginx, Self::Node, Self::Go];
 }
 
@@ -49,7 +49,7 @@ pub struct ReceivedRequest {
     pub is_whole: bool,
 }
 
-/// A running server that answers every request with its method and target.
+/// A running server that responds to every request with its method and target.
 pub struct HttpOrigin {
     /// Where it listens.
     pub address: Address,

@@ -77,7 +77,7 @@ impl Prometheus {
         ];
         let mut process = Process::start("prometheus", &words, &file("log"), &[]);
         let api = Admin { address: listen };
-        process.wait_ready(|| api.request("GET", "/-/ready", &[], "").is_ok_and(|answer| answer.status == 200));
+        process.wait_ready(|| api.request("GET", "/-/ready", &[], "").is_ok_and(|response| response.status == 200));
         Self { api, process, _folder: folder }
     }
 

@@ -84,8 +84,8 @@ fn pace(stream: &mut Stream, bytes_per_second: u64, stop: &AtomicBool, count: &A
 pub struct Waits {
     /// The longest.
     pub worst: Duration,
-    /// How many were answered.
-    pub answered: u64,
+    /// Replies.
+    pub replies: u64,
 }
 
 /// GETs of a key that does not exist, one after the other on each of `clients` connections, until `is_enough` says so.
@@ -102,7 +102,7 @@ pub fn waits_beside(address: &Address, clients: usize, is_enough: impl Fn() -> b
             client.send(&request);
             let reply = client.try_reply(PATIENCE).unwrap_or_else(|end| panic!("a victim got no reply: {end:?}"));
             assert_eq!(reply, b"$-1\r\n");
-            waits = Waits { worst: waits.worst.max(sent.elapsed()), answered: waits.answered + 1 };
+            waits = Waits { worst: waits.worst.max(sent.elapsed()), replies: waits.replies + 1 };
         }
         waits
     };
@@ -111,7 +111,7 @@ pub fn waits_beside(address: &Address, clients: usize, is_enough: impl Fn() -> b
         let all = flows.into_iter().map(|flow| flow.join().expect("a victim ends in order"));
         all.fold(Waits::default(), |sum, one| Waits {
             worst: sum.worst.max(one.worst),
-            answered: sum.answered + one.answered,
+            replies: sum.replies + one.replies,
         })
     })
 }

@@ -161,7 +161,7 @@ fn pipeline(way: &Way, id: u64, stop: &AtomicBool) -> TrafficCounts {
     seen
 }
 
-/// The replies to one round; how many INCRs were answered if they do not all come.
+/// The replies to one round; how many INCRs got one if they do not all come.
 fn replies(client: &mut Client, id: u64, number: u64, seen: &mut TrafficCounts) -> Result<(), u64> {
     for step in 1..=DEPTH {
         let value = format!("{id}:{}", number + step);
@@ -195,8 +195,8 @@ fn replies(client: &mut Client, id: u64, number: u64, seen: &mut TrafficCounts) 
     Ok(())
 }
 
-/// The server's counter after a round without all its replies. If it is more than was answered, a reply was lost.
-fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut TrafficCounts) -> u64 {
+/// The server's counter after a round without all its replies. If it is more than the replies say, a reply was lost.
+fn resync(way: &Way, counter: &str, number: u64, replies: u64, seen: &mut TrafficCounts) -> u64 {
     let held = until("what the server holds", WAIT, || {
         // This connection may end as well.
         let mut client = way.connect().ok()?;
@@ -204,8 +204,8 @@ fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut Traff
         let came = client.try_reply(PATIENCE).ok()?;
         Some(std::str::from_utf8(&bulk(&came)).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
     });
-    if held != number + answered {
-        seen.error(format!("{} executed without a reply", held as i64 - (number + answered) as i64));
+    if held != number + replies {
+        seen.error(format!("{} executed without a reply", held as i64 - (number + replies) as i64));
     }
     held
 }

@@ -22,8 +22,8 @@ pub struct Victim {
 /// Measurements of the flow.
 #[derive(Debug)]
 pub struct VictimStats {
-    /// Requests answered correctly.
-    pub answered: u64,
+    /// Requests with the right reply.
+    pub completed: u64,
     /// Lost connections, wrong or missing replies; the first few in words.
     pub errors: Vec<String>,
     /// 99th percentile of the time from sending to the whole reply.
@@ -53,10 +53,10 @@ impl Victim {
     /// Ends the flow.
     ///
     /// # Panics
-    /// If it saw a single error, or no answer at all.
+    /// If it saw a single error, or no reply at all.
     pub fn stop_unharmed(self) -> VictimStats {
         let suffered = self.stop();
-        assert!(suffered.errors.is_empty() && suffered.answered > 0, "the victim flow suffered: {suffered:?}");
+        assert!(suffered.errors.is_empty() && suffered.completed > 0, "the victim flow suffered: {suffered:?}");
         suffered
     }
 }
@@ -107,7 +107,7 @@ fn flow(address: &Address, stop: &AtomicBool) -> VictimStats {
     }
     times.sort();
     let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
-    VictimStats { answered: times.len() as u64, errors, p99 }
+    VictimStats { completed: times.len() as u64, errors, p99 }
 }
 
 fn exchange(client: &mut Client, words: &[&str], reply: &[u8]) -> Result<(), String> {

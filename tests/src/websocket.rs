@@ -1,5 +1,5 @@
 //! WebSocket as the tests see it: frames in the plainest way, and a scripted origin behind its 101.
-//! Deliberately not the codec under test, except for the answer to a key, which RFC 6455's example and real clients check.
+//! Deliberately not the codec under test, except for the response to a key, which RFC 6455's example and real clients check.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -121,7 +121,7 @@ impl WebSocketOrigin {
         })
     }
 
-    /// Answers handshakes with these fields besides, and then calls `act` with every frame until that says no.
+    /// Responds to handshakes with these fields besides, and then calls `act` with every frame until that says no.
     ///
     /// # Panics
     /// If no port can be bound.
@@ -162,7 +162,7 @@ fn serve(
         head.push(byte[0]);
     }
     let accept = weir_websocket_codec::handshake::accept(field(&head, "sec-websocket-key")?.as_bytes());
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
          {fields}\r\n"
     );
@@ -172,7 +172,7 @@ fn serve(
         all.push(ReceivedMessages { head: String::from_utf8_lossy(&head).into_owned(), ..ReceivedMessages::default() });
         all.len() - 1
     };
-    stream.write_all(answer.as_bytes()).ok()?;
+    stream.write_all(response.as_bytes()).ok()?;
     let mut reader = stream.try_clone().ok()?;
     let mut read = |count: usize| {
         let mut bytes = vec![0; count];

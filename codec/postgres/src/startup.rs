@@ -51,16 +51,17 @@ impl fmt::Display for Version {
 /// A packet of a client before its first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Startup<'a> {
-    /// Cancels the query of another connection. The server closes without an answer.
+    /// Cancels the query of another connection. The server closes without a response.
     Cancel {
         /// The process that BackendKeyData named.
         pid: u32,
         /// Its secret, of 4 to 256 bytes. Compare it in constant time.
         secret: &'a [u8],
     },
-    /// Requires `S` or `N` as an answer. Bytes behind it belong to the TLS handshake: after `S` no byte may have come before the answer.
+    /// Requires `S` or `N` as the response. Bytes behind it belong to the TLS handshake: after `S` no byte may have come before the
+    /// response.
     Ssl,
-    /// Requires `G` or `N` as an answer.
+    /// Requires `G` or `N` as a response.
     Gss,
     /// Starts a session.
     Session {

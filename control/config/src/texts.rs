@@ -134,7 +134,7 @@ text_value!(
 /// Longest text.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// Any text: a header value, the body of an answer.
+/// Any text: a header value, the body of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 

@@ -107,7 +107,7 @@ pub struct ProxyTls {
 ///
 /// # Errors
 /// The peer sent no header, one of a version that `accept` excludes, one past the limits, or a malformed one: the
-/// connection is to be closed without an answer (spec 4, "must be rejected").
+/// connection is to be closed without a response (spec 4, "must be rejected").
 pub fn decode(input: &[u8], accept: ProxyProtocol) -> Result<Option<(ProxyHeader, usize)>, Violation> {
     if input.is_empty() {
         Ok(None)

@@ -26,7 +26,7 @@ use weir_base::time::Time;
 use weir_engine::net;
 
 /// How long what a client left behind may keep its next connection waiting, counted from its end. Default 1 s: as long as a request
-/// waits for a lane. A server that answers is done within a round trip; one that does not would not answer the client either.
+/// waits for a lane. A server that responds is done within a round trip; one that does not would not respond to the client either.
 pub const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Connections of one source that are looked at: so many of the latest, and as many of those before them whose worker has seen

@@ -11,10 +11,10 @@ use crate::estimate::TokenEstimate;
 static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\":"));
 /// Completions have no delta.
 static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\":"));
-/// The reason for the end of an answer, in chats and messages: a key, since the quotes within a string have backslashes.
+/// The reason for the end of a choice or message, in chats and messages: a key, since the quotes within a string have backslashes.
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\":"));
 static STOP: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"stop_reason\":"));
-/// The end of a part of an answer, in responses.
+/// The end of a part of the output, in responses.
 static PART_ENDS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
     [
         Finder::new(b"\"response.output_text.done\""),
@@ -42,7 +42,7 @@ pub struct Progress {
     pub output_bytes: u64,
     /// Tokens of that output by estimate.
     pub estimate: TokenEstimate,
-    /// An answer has come to its end: its reason to finish, or the end of its text. Only the report may be missing.
+    /// A response has come to its end: its reason to finish, or the end of its text. Only the report may be missing.
     pub is_generated: bool,
 }
 
@@ -90,7 +90,7 @@ fn around<'a>(data: &'a [u8], text: &[u8]) -> [&'a [u8]; 2] {
     [&data[..start], &data[start + text.len()..]]
 }
 
-/// Whether an answer ends with an event, by a part of its data. A `null` is no reason.
+/// Whether a response ends with an event, by a part of its data. A `null` is no reason.
 fn is_generated(dialect: Dialect, data: &[u8]) -> bool {
     let has_reason = |key: &Finder<'_>| {
         let behind = key.find(data).map(|at| data[at + key.needle().len()..].trim_ascii_start());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_answer_is_known_before_its_usage() {
+    fn the_end_of_a_response_is_known_before_its_usage() {
         for (dialect, data, is_end) in [
             (Dialect::Chat, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, true),
             (Dialect::Chat, r#"{"choices":[{"delta":{},"finish_reason": "length"}]}"#, true),

@@ -326,7 +326,7 @@ impl<'a> Attempt<'a> {
                 Ok(if keeps_client {
                     AfterExchange::KeepAlive
                 } else {
-                    AfterExchange::Close(CloseReason::Ended("answered"))
+                    AfterExchange::Close(CloseReason::Ended("after_response"))
                 })
             }
             AttemptOutcome::Failed(failure) => self.after_failure(lane, failure),

@@ -201,7 +201,7 @@ async fn stream<C: Client>(
     match ended {
         Ok(keeps) => {
             connection.record_response(request, head.status(), None, "", "ok");
-            if keeps { AfterExchange::KeepAlive } else { AfterExchange::Close(CloseReason::Ended("answered")) }
+            if keeps { AfterExchange::KeepAlive } else { AfterExchange::Close(CloseReason::Ended("after_response")) }
         }
         Err(reason) => respond::abort(&connection, request, head.status(), reason),
     }

@@ -238,7 +238,7 @@ async fn after_body(client: &mut Http1Client<'_>) -> AfterExchange {
                 }
                 Some(Ok(0)) => return AfterExchange::Close(CloseReason::ClientClosed),
                 Some(Err(_)) => return AfterExchange::Close(CloseReason::ClientReset),
-                Some(Ok(_)) | None => return AfterExchange::Close(CloseReason::Ended("early_answer")),
+                Some(Ok(_)) | None => return AfterExchange::Close(CloseReason::Ended("early_response")),
             }
         }
         match body.decode(input.bytes(), &limits) {

@@ -32,7 +32,7 @@ pub(crate) fn send(
     if is_misleading && (200..300).contains(&response.head.status()) {
         return refuse(client, request, Refusal::CONNECT_PROTOCOL);
     }
-    let reason = if outcome == "ok" { "answered" } else { outcome };
+    let reason = if outcome == "ok" { "after_response" } else { outcome };
     change_head(request, response);
     let after = client.reply(request, response, false, reason);
     client.connection().record_response(request, response.head.status(), None, "", outcome);

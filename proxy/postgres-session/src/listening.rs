@@ -246,13 +246,13 @@ impl Session {
         let encoding = self.encoding(server.as_deref());
         for effect in facts.all() {
             let Effect::Listen(channel) = effect else { continue };
-            let answer = turn.io.listen(channel, encoding.as_deref());
-            if let Channel::Refused(refusal) = &answer {
+            let channel_state = turn.io.listen(channel, encoding.as_deref());
+            if let Channel::Refused(refusal) = &channel_state {
                 self.refuse(refusal, head, turn, server);
                 return Err(None);
             }
             self.listening().reserve(channel);
-            if answer == Channel::Awaited {
+            if channel_state == Channel::Awaited {
                 self.is_waiting = true;
                 return Err(Some(Next::Wait));
             }

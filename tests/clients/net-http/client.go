@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Requests of one version of HTTP, whose answers repeat the body.
+// Requests of one version of HTTP, whose responses repeat the body.
 type client struct {
 	url     string
 	version int
@@ -75,7 +75,7 @@ func (c *client) echo(body io.Reader, want []byte, change func(*http.Request)) e
 	return nil
 }
 
-// Fifty at a time, and each gets its own answer.
+// Fifty at a time, and each gets its own response.
 func (c *client) many() error {
 	var group sync.WaitGroup
 	failures := make([]error, 50)

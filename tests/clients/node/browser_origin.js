@@ -21,8 +21,8 @@ async function visit() {
   const large = new Uint8Array(1_000_000).map((_, at) => (at * 7919) >> 8);
   const isLarge = (bytes) => bytes.length === large.length && bytes.every((byte, at) => byte === large[at]);
   const echo = async (body, more) => {
-    const answer = await fetch("/echo", { method: "POST", body, ...more });
-    return new Uint8Array(await answer.arrayBuffer());
+    const response = await fetch("/echo", { method: "POST", body, ...more });
+    return new Uint8Array(await response.arrayBuffer());
   };
   const within = (what, promise) =>
     Promise.race([promise, new Promise((_, reject) => setTimeout(() => reject(new Error(`${what} takes too long`)), 20_000))]);
@@ -37,16 +37,16 @@ async function visit() {
     },
     async fetch_many() {
       const numbers = Array.from({ length: 100 }, (_, number) => String(number));
-      const answers = await Promise.all(numbers.map((number) => echo(number)));
-      return answers.every((answer, at) => new TextDecoder().decode(answer) === numbers[at]);
+      const responses = await Promise.all(numbers.map((number) => echo(number)));
+      return responses.every((response, at) => new TextDecoder().decode(response) === numbers[at]);
     },
     async fetch_large() {
       return isLarge(await echo(large));
     },
     async fetch_in_pieces() {
-      const answer = await fetch("/pieces");
+      const response = await fetch("/pieces");
       let [text, pieces] = ["", 0];
-      for (const reader = answer.body.getReader(); ; pieces += 1) {
+      for (const reader = response.body.getReader(); ; pieces += 1) {
         const { done, value } = await reader.read();
         if (done) break;
         text += new TextDecoder().decode(value);
@@ -72,8 +72,8 @@ async function visit() {
     },
     async fetch_abort() {
       const gone = new AbortController();
-      const answer = await fetch("/endless", { signal: gone.signal });
-      const reader = answer.body.getReader();
+      const response = await fetch("/endless", { signal: gone.signal });
+      const reader = response.body.getReader();
       await reader.read();
       gone.abort();
       return reader.read().then(() => false, (error) => error.name === "AbortError");

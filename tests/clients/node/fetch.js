@@ -3,16 +3,16 @@ import assert from 'node:assert';
 
 const LARGE = Buffer.from(Array.from({ length: 1_000_000 }, (_, at) => (at * 7919 >> 8) & 255));
 
-async function body(answer) {
-  assert.strictEqual(answer.status, 200);
-  return Buffer.from(await answer.arrayBuffer());
+async function body(response) {
+  assert.strictEqual(response.status, 200);
+  return Buffer.from(await response.arrayBuffer());
 }
 
 async function main(url) {
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 50 }, (_, number) => fetch(url, { method: 'POST', body: String(number) }).then(body)),
   );
-  answers.forEach((answer, number) => assert.strictEqual(answer.toString(), String(number)));
+  responses.forEach((response, number) => assert.strictEqual(response.toString(), String(number)));
   assert.ok(LARGE.equals(await body(await fetch(url, { method: 'POST', body: LARGE }))));
   const pieces = new ReadableStream({
     start(controller) {

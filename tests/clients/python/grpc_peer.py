@@ -1,8 +1,8 @@
 """A gRPC peer made with grpcio, without generated code.
 
 `server` echoes on a free port, which it prints, and has the standard health service. `client ADDRESS` calls an echo in all four
-ways, `serving ADDRESS SERVICE yes|no` says what the health service answers, `who ADDRESS EXPECTED` asks ten times which server
-answers, and `status ADDRESS CODE` expects a call to end so. They print `ok`, or fail loudly."""
+ways, `serving ADDRESS SERVICE yes|no` says what the health service responds, `who ADDRESS EXPECTED` asks ten times which server
+responds, and `status ADDRESS CODE` expects a call to end so. They print `ok`, or fail loudly."""
 
 import concurrent.futures
 import sys
@@ -63,11 +63,11 @@ def client(channel):
     large = bytes(at * 7919 >> 8 & 255 for at in range(3_000_000))
     for message in [b"", b"hello", large]:
         assert unary(message, timeout=20) == message
-    answer, call = unary.with_call(b"a", metadata=(("x-note-bin", b"\0\1\xff"),), timeout=20)
-    assert answer == b"a" and dict(call.trailing_metadata())["x-note-bin"] == b"\0\1\xff"
+    response, call = unary.with_call(b"a", metadata=(("x-note-bin", b"\0\1\xff"),), timeout=20)
+    assert response == b"a" and dict(call.trailing_metadata())["x-note-bin"] == b"\0\1\xff"
     assert channel.stream_unary("/echo.Echo/Collect")(iter([b"a", b"", b"b" * 200_000]), timeout=20) == b"a" + b"b" * 200_000
     assert list(channel.unary_stream("/echo.Echo/Repeat")(b"x" * 10_000, timeout=20)) == [b"x" * 10_000] * 100
-    # Turn by turn: what is sent is answered before more is sent.
+    # Turn by turn: each part gets a response before more is sent.
     turn = threading.Semaphore(0)
 
     def questions():
@@ -75,8 +75,8 @@ def client(channel):
             yield str(number).encode()
             turn.acquire()
 
-    for number, answer in enumerate(channel.stream_stream("/echo.Echo/Both")(questions(), timeout=20)):
-        assert answer == str(number).encode()
+    for number, response in enumerate(channel.stream_stream("/echo.Echo/Both")(questions(), timeout=20)):
+        assert response == str(number).encode()
         turn.release()
     expect(lambda: channel.unary_unary("/echo.Echo/Fail")(b"", timeout=20), grpc.StatusCode.FAILED_PRECONDITION, "wörds & 100 %")
     expect(lambda: channel.unary_unary("/echo.Echo/None")(b"", timeout=20), grpc.StatusCode.UNIMPLEMENTED)
@@ -101,8 +101,8 @@ def expect(call, code, details=None):
 
 
 def who(channel, expected):
-    answers = {channel.unary_unary("/echo.Echo/Who")(b"", timeout=20).decode() for _ in range(10)}
-    assert answers == {expected}, answers
+    responses = {channel.unary_unary("/echo.Echo/Who")(b"", timeout=20).decode() for _ in range(10)}
+    assert responses == {expected}, responses
 
 
 def status(channel, code):

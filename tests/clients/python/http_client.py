@@ -19,13 +19,13 @@ async def main(url, authority):
     trust = ssl.create_default_context(cafile=authority)
     for http2, version in [(False, "HTTP/1.1"), (True, "HTTP/2")]:
         async with httpx.AsyncClient(http2=http2, verify=trust, trust_env=False, timeout=20) as client:
-            answers = await asyncio.gather(*(client.post(url, content=str(number).encode()) for number in range(50)))
-            assert [answer.content for answer in answers] == [str(number).encode() for number in range(50)]
-            assert {answer.http_version for answer in answers} == {version}
+            responses = await asyncio.gather(*(client.post(url, content=str(number).encode()) for number in range(50)))
+            assert [response.content for response in responses] == [str(number).encode() for number in range(50)]
+            assert {response.http_version for response in responses} == {version}
             assert (await client.post(url, content=LARGE)).content == LARGE
             assert (await client.post(url, content=pieces())).content == LARGE, "in chunks"
-            async with client.stream("POST", url, content=LARGE) as answer:
-                assert b"".join([piece async for piece in answer.aiter_bytes()]) == LARGE
+            async with client.stream("POST", url, content=LARGE) as response:
+                assert b"".join([piece async for piece in response.aiter_bytes()]) == LARGE
             assert (await client.head(url)).status_code == 200
             assert (await client.get(url + "%00")).status_code == 400
     print("ok")

@@ -26,8 +26,8 @@ def test_strings_hashes_lists_sets_and_sorted_sets(client, key, protocol):
 
 
 def test_the_connection_speaks_the_version_it_asked_for(client, protocol):
-    answer = client.execute_command("HELLO")
-    fields = answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2]))
+    reply = client.execute_command("HELLO")
+    fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
     assert int(fields["proto"]) == protocol
     assert fields["mode"] == "standalone"
 

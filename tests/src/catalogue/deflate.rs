@@ -35,7 +35,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// By the server's answer; none without the extension.
+    /// By the server's response; none without the extension.
     pub fn of(extensions: &str) -> Option<Self> {
         if !extensions.contains("permessage-deflate") {
             return None;

@@ -50,17 +50,17 @@ fn reserved_bits() -> Vec<Case> {
     vec![
         Case::of("3.1", Failed, &[(TEXT | four, hello)]),
         Case::of("3.2", Failed, &one_of),
-        answered_first("3.3", &[(TEXT | three, hello), (PING, b"")], usize::MAX),
-        answered_first("3.4", &[(TEXT | four, hello), (PING, b"")], 1),
+        echoed_first("3.3", &[(TEXT | three, hello), (PING, b"")], usize::MAX),
+        echoed_first("3.4", &[(TEXT | four, hello), (PING, b"")], 1),
         Case::of("3.5", Failed, &[(BINARY | five, b"\0\xff")]),
         Case::of("3.6", Failed, &[(PING | six, hello)]),
         Case::of("3.7", Failed, &[(0x88 | seven, b"")]),
-        answered_first("3.8", &[(TEXT | one, hello), (PING, b"")], usize::MAX),
+        echoed_first("3.8", &[(TEXT | one, hello), (PING, b"")], usize::MAX),
     ]
 }
 
 /// A text that is answered, and then these frames in writes of so many bytes.
-fn answered_first(id: impl Into<String>, frames: &[(u8, &[u8])], size: usize) -> Case {
+fn echoed_first(id: impl Into<String>, frames: &[(u8, &[u8])], size: usize) -> Case {
     let before = masked(TEXT, b"Hello, world!");
     Case::new(id, Failed, vec![Step::Send(before), Step::Await(1), Step::Pieces(bytes(frames), size)])
 }
@@ -74,9 +74,9 @@ fn opcodes() -> Vec<Case> {
         cases.extend([
             Case::of(id(1), Failed, &[(one, b"")]),
             Case::of(id(2), Failed, &[(two, b"reserved opcode payload")]),
-            answered_first(id(3), &[(three, b""), (PING, b"")], usize::MAX),
+            echoed_first(id(3), &[(three, b""), (PING, b"")], usize::MAX),
             Case::of(id(4), Failed, &[(TEXT, hello), (four, hello), (PING, b"")]),
-            answered_first(id(5), &[(five, hello), (PING, b"")], 1),
+            echoed_first(id(5), &[(five, hello), (PING, b"")], 1),
         ]);
     }
     cases

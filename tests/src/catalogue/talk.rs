@@ -1,4 +1,4 @@
-//! One case between a raw client and the server or gateway that answers.
+//! One case between a raw client and the server or gateway that responds.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::{Duration, Instant};

@@ -101,7 +101,7 @@ pub(super) fn cases() -> Vec<Case> {
             &[("POST", "/x", ""), ("GET", "/y", "")],
         ),
         Case {
-            answers: vec![200, 400],
+            responses: vec![200, 400],
             closes: true,
             ..Case::served(
                 "chunks-then-more-bytes",

@@ -87,7 +87,7 @@ pub(super) fn cases() -> Vec<Case> {
     let refused = REFUSED.iter().map(|(name, status, input)| Case::refused(name, *status, input.to_vec()));
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
     let behind = |name, rest: &[u8]| Case {
-        answers: vec![200, 400],
+        responses: vec![200, 400],
         closes: true,
         ..Case::served(name, [&get("/a"), rest, SMUGGLED].concat(), &[("GET", "/a", "")])
     };

@@ -144,7 +144,7 @@ pub(super) fn cases() -> Vec<Case> {
             b"POST /x HTTP/1.0\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_vec(),
         ),
         Case {
-            answers: vec![200, 400],
+            responses: vec![200, 400],
             closes: true,
             ..Case::served(
                 "no-length-and-a-body",

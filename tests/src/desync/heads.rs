@@ -197,7 +197,7 @@ pub(super) fn cases() -> Vec<Case> {
     let served = SERVED.iter().map(|(name, head, seen)| Case::served(name, head.to_vec(), &[*seen]));
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
     let paths_refused = PATHS_REFUSED.iter().map(|(name, target)| Case {
-        answers: vec![400, 200],
+        responses: vec![400, 200],
         ..Case::served(name, [get(target), get("/next")].concat(), &[("GET", "/next", "")])
     });
     let paths_served =
@@ -206,7 +206,7 @@ pub(super) fn cases() -> Vec<Case> {
     let with = |lines: &str| format!("GET /x HTTP/1.1\r\nHost: a\r\n{lines}\r\n").into_bytes();
     let odd = [
         Case {
-            answers: vec![400, 200],
+            responses: vec![400, 200],
             ..Case::served(
                 "host-escaped",
                 [b"GET /x HTTP/1.1\r\nHost: a%41\r\n\r\n".to_vec(), get("/next")].concat(),

@@ -27,30 +27,30 @@ pub struct Case {
     pub input: Vec<u8>,
     /// The requests that go on, in order.
     pub seen: Vec<ExpectedRequest>,
-    /// The statuses of the answers, interim ones left out.
-    pub answers: Vec<u16>,
-    /// The last answer says that the connection closes.
+    /// The statuses of the responses, interim ones left out.
+    pub responses: Vec<u16>,
+    /// The last response says that the connection closes.
     pub closes: bool,
     /// Behind `seen` one more request may begin upstream, and never ends there.
     pub is_cut: bool,
 }
 
 impl Case {
-    /// All of it goes on, and is answered.
+    /// All of it goes on, and gets responses.
     fn served(name: &'static str, input: Vec<u8>, seen: &[ExpectedRequest]) -> Self {
-        let answers = vec![200; seen.len()];
-        Self { name, input, seen: seen.to_vec(), answers, closes: false, is_cut: false }
+        let responses = vec![200; seen.len()];
+        Self { name, input, seen: seen.to_vec(), responses, closes: false, is_cut: false }
     }
 
     /// Nothing of it goes on, nor what follows it.
     fn refused(name: &'static str, status: u16, input: Vec<u8>) -> Self {
         let input = [&input, SMUGGLED].concat();
-        Self { name, input, seen: Vec::new(), answers: vec![status], closes: true, is_cut: false }
+        Self { name, input, seen: Vec::new(), responses: vec![status], closes: true, is_cut: false }
     }
 
     /// The head is in order and the body is not, or ends early.
     fn cut(name: &'static str, status: u16, input: Vec<u8>) -> Self {
-        Self { name, input, seen: Vec::new(), answers: vec![status], closes: true, is_cut: true }
+        Self { name, input, seen: Vec::new(), responses: vec![status], closes: true, is_cut: true }
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_cases_are_the_seeds_of_the_fuzz_targets() {
         assert_seeds("http_request", cases().into_iter().map(|case| (case.name, case.input)));
-        assert_seeds("http_answer", responses().into_iter().map(|response| (response.name, response.answer)));
+        assert_seeds("http_response", responses().into_iter().map(|response| (response.name, response.bytes)));
         let bodies = chunks::cases().into_iter().map(|case| {
             let head = case.input.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
             (case.name, case.input[head..].to_vec())

@@ -1,11 +1,11 @@
-//! Answers of an origin that two parsers could read in two ways. The same bytes are seeds of the fuzz target `http_answer`.
+//! Responses of an origin that two parsers could read in two ways. The same bytes are seeds of the fuzz target `http_response`.
 
 /// Response that the client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedResponse {
     /// This status with this body.
     Relayed(u16, &'static str),
-    /// 502 from the gateway, and nothing of the answer.
+    /// 502 from the gateway, and nothing of the response.
     Refused,
     /// The start of a response, which no client can take for the whole.
     BrokenOff,
@@ -19,10 +19,10 @@ pub struct OriginResponse {
     /// The method of the request.
     pub method: &'static str,
     /// The bytes.
-    pub answer: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The origin closes behind it.
     pub closes: bool,
-    /// Comes later, when the client has its answer.
+    /// Comes later, when the client has its response.
     pub late: &'static [u8],
     /// Expected response at the client.
     pub expected: ExpectedResponse,
@@ -33,9 +33,9 @@ use ExpectedResponse::{BrokenOff, Refused, Relayed};
 /// Bytes that must not be taken for the next response.
 const POISON: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
 
-/// Name, the whole answer to a GET, and what is made of it. The origin does not close.
+/// Name, the whole response to a GET, and what is made of it. The origin does not close.
 #[rustfmt::skip]
-const ANSWERS: &[(&str, &[u8], ExpectedResponse)] = &[
+const RESPONSES: &[(&str, &[u8], ExpectedResponse)] = &[
     ("plain", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", Relayed(200, "hi")),
     ("chunked", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhi\r\n0\r\n\r\n", Relayed(200, "hi")),
     ("chunked-trailers", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\n\r\n2\r\nhi\r\n0\r\nX: y\r\nContent-Length: 9\r\n\r\n", Relayed(200, "hi")),
@@ -59,8 +59,8 @@ const ANSWERS: &[(&str, &[u8], ExpectedResponse)] = &[
     ("304-with-a-length", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 45\r\n\r\n", Relayed(304, "")),
     ("304-with-a-body", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison", Relayed(304, "")),
     ("more-bytes", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhipoison", Relayed(200, "hi")),
-    ("two-answers", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", Relayed(200, "hi")),
-    ("chunked-two-answers", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", Relayed(200, "")),
+    ("two-responses", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", Relayed(200, "hi")),
+    ("chunked-two-responses", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", Relayed(200, "")),
     ("line-end-behind", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi\r\n", Relayed(200, "hi")),
     ("cl-te", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Refused),
     ("te-cl", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", Refused),
@@ -116,7 +116,7 @@ const ANSWERS: &[(&str, &[u8], ExpectedResponse)] = &[
     ("trailer-folded", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: y\r\n z\r\n\r\n", BrokenOff),
 ];
 
-/// Name, an answer behind which the origin closes, and what is made of it.
+/// Name, a response behind which the origin closes, and what is made of it.
 #[rustfmt::skip]
 const ENDING: &[(&str, &[u8], ExpectedResponse)] = &[
     ("until-close", b"HTTP/1.1 200 OK\r\n\r\nhi", Relayed(200, "hi")),
@@ -131,20 +131,25 @@ const ENDING: &[(&str, &[u8], ExpectedResponse)] = &[
     ("ends-within-the-trailers", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n", BrokenOff),
     ("ends-within-its-head", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", Refused),
     ("ends-within-its-first-line", b"HTTP/1.1 20", Refused),
-    ("ends-behind-an-interim-answer", b"HTTP/1.1 100 Continue\r\n\r\n", Refused),
+    ("ends-behind-an-interim-response", b"HTTP/1.1 100 Continue\r\n\r\n", Refused),
     ("ends-without-a-word", b"", Refused),
 ];
 
 /// All of them.
 pub fn responses() -> Vec<OriginResponse> {
-    let response = |(name, answer, expected): &(&'static str, &'static [u8], ExpectedResponse), closes| {
-        OriginResponse { name, method: "GET", answer: answer.to_vec(), closes, late: b"", expected: *expected }
+    let response = |(name, bytes, expected): &(&'static str, &'static [u8], ExpectedResponse), closes| OriginResponse {
+        name,
+        method: "GET",
+        bytes: bytes.to_vec(),
+        closes,
+        late: b"",
+        expected: *expected,
     };
     let head_too_long = [b"HTTP/1.1 200 OK\r\nX: ", &[b'y'; 70_000][..], b"\r\n\r\n"].concat();
     let too_many = [b"HTTP/1.1 200 OK\r\n", &b"X: y\r\n".repeat(101)[..], b"\r\n"].concat();
     let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
-    let get = |name, answer: &[u8], expected| response(&(name, b"", expected), false).with(answer);
-    let to_head = |name, answer: &[u8]| OriginResponse { method: "HEAD", ..get(name, answer, Relayed(200, "")) };
+    let get = |name, bytes: &[u8], expected| response(&(name, b"", expected), false).with(bytes);
+    let to_head = |name, bytes: &[u8]| OriginResponse { method: "HEAD", ..get(name, bytes, Relayed(200, "")) };
     let late = |one: OriginResponse, late| OriginResponse { late, ..one };
     let odd = [
         get("head-too-long", &head_too_long, Refused),
@@ -152,18 +157,18 @@ pub fn responses() -> Vec<OriginResponse> {
         to_head("to-head", plain),
         to_head("to-head-chunked", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
         to_head("to-head-with-a-body", &[&plain[..], b"hi"].concat()),
-        to_head("to-head-with-an-answer-as-its-body", &[&plain[..], POISON].concat()),
-        late(get("late-answer", &[&plain[..], b"hi"].concat(), Relayed(200, "hi")), POISON),
+        to_head("to-head-with-a-response-as-its-body", &[&plain[..], POISON].concat()),
+        late(get("late-response", &[&plain[..], b"hi"].concat(), Relayed(200, "hi")), POISON),
         late(get("late-bytes", &[&plain[..], b"hi"].concat(), Relayed(200, "hi")), b"x"),
         late(get("late-body-of-204", b"HTTP/1.1 204 No Content\r\n\r\n", Relayed(204, "")), POISON),
         late(to_head("late-body-to-head", plain), POISON),
     ];
-    let answers = ANSWERS.iter().map(|one| response(one, false));
-    answers.chain(ENDING.iter().map(|one| response(one, true))).chain(odd).collect()
+    let responses = RESPONSES.iter().map(|one| response(one, false));
+    responses.chain(ENDING.iter().map(|one| response(one, true))).chain(odd).collect()
 }
 
 impl OriginResponse {
-    fn with(self, answer: &[u8]) -> Self {
-        Self { answer: answer.to_vec(), ..self }
+    fn with(self, bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), ..self }
     }
 }

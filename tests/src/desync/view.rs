@@ -38,7 +38,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// An answer, on either side.
+/// A response, on either side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedResponse {
     /// The status.
@@ -89,11 +89,14 @@ pub fn requests(bytes: &[u8]) -> Result<Vec<Request>, String> {
 ///
 /// # Errors
 /// Something could be read in two ways, or answers nothing.
-pub fn answers<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a str>) -> Result<Vec<ObservedResponse>, String> {
+pub fn responses<'a>(
+    bytes: &[u8],
+    methods: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<ObservedResponse>, String> {
     let mut reader = Reader { bytes, at: 0 };
-    let (mut answers, mut methods) = (Vec::new(), methods.into_iter());
+    let (mut responses, mut methods) = (Vec::new(), methods.into_iter());
     while reader.at < bytes.len() {
-        let (line, fields) = reader.head()?.ok_or("an answer without an end of its head")?;
+        let (line, fields) = reader.head()?.ok_or("a response without an end of its head")?;
         let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
         let status: u16 = status.ok_or_else(|| format!("no status line: {line:?}"))?;
         if status < 200 {
@@ -101,13 +104,13 @@ pub fn answers<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a str>) -> 
         }
         let has_body = methods.next() != Some("HEAD") && !matches!(status, 204 | 304);
         let body = match has_body {
-            true => reader.body(&fields)?.ok_or("an answer without its end")?,
+            true => reader.body(&fields)?.ok_or("a response without its end")?,
             false => Vec::new(),
         };
         let closes = fields.iter().any(|(name, value)| name == "connection" && value.eq_ignore_ascii_case("close"));
-        answers.push(ObservedResponse { status, body: String::from_utf8_lossy(&body).into_owned(), closes });
+        responses.push(ObservedResponse { status, body: String::from_utf8_lossy(&body).into_owned(), closes });
     }
-    Ok(answers)
+    Ok(responses)
 }
 
 type Fields = Vec<(String, String)>;
@@ -250,7 +253,7 @@ mod tests {
             seen.iter().map(|one| (&one.target[..], &one.body[..], one.is_whole)).collect();
         let none = &b""[..];
         assert_eq!(bodies, [("/a", &b"hi"[..], true), ("/b", b"x", true), ("/c", none, true), ("", none, false)]);
-        let told = answers(b"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", ["GET"]);
+        let told = responses(b"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", ["GET"]);
         assert_eq!(told, Ok(vec![ObservedResponse { status: 200, body: "hi".into(), closes: false }]));
     }
 

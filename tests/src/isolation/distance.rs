@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Link {
-    /// In front of `origin`, whose answers come a round trip later.
+    /// In front of `origin`, whose responses come a round trip later.
     ///
     /// # Panics
     /// If no port can be bound.

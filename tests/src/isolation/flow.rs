@@ -27,9 +27,9 @@ const PACE: Duration = Duration::from_millis(2);
 /// The waits and errors of a victim.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// The longest time from asking to the whole answer, or to giving up.
+    /// The longest time from asking to the whole response, or to giving up.
     pub worst: Duration,
-    /// Answers.
+    /// Responses.
     pub answered: usize,
     /// How many had none, or a wrong one.
     pub failed: usize,
@@ -92,7 +92,7 @@ impl Victim {
         Self { stop, answered, thread: Some(thread) }
     }
 
-    /// Answers so far.
+    /// Responses so far.
     pub fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }

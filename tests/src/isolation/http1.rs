@@ -68,7 +68,7 @@ impl Http1 {
     }
 }
 
-/// An answer that is no 200, by its first line.
+/// A response that is no 200, by its first line.
 fn refused(head: &[u8]) -> Error {
     let line = String::from_utf8_lossy(head).lines().next().unwrap_or_default().to_owned();
     Error::new(ErrorKind::ResourceBusy, line)

@@ -179,7 +179,7 @@ impl Http2Client {
     fn receive(&mut self, limit: Duration) -> Result<bool> {
         let Some(frame) = self.peer.try_next(limit)? else { return Ok(false) };
         match frame.kind {
-            kind::SETTINGS | kind::PING => self.answer(&frame)?,
+            kind::SETTINGS | kind::PING => self.acknowledge(&frame)?,
             kind::WINDOW_UPDATE => {
                 let more = i64::from(frame.code());
                 match self.streams.get_mut(&frame.stream) {
@@ -195,7 +195,7 @@ impl Http2Client {
         Ok(true)
     }
 
-    fn answer(&mut self, received: &Frame) -> Result<()> {
+    fn acknowledge(&mut self, received: &Frame) -> Result<()> {
         if received.flags & flag::ACK != 0 {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl Http2Client {
     ///
     /// # Errors
     /// If it does not come in time, or is reset or refused.
-    pub fn answer_of(&mut self, number: u32) -> Result<Vec<u8>> {
+    pub fn response_of(&mut self, number: u32) -> Result<Vec<u8>> {
         let deadline = Instant::now() + Patience::LIMIT;
         loop {
             let stream = self.streams.get(&number).ok_or_else(|| Error::other("no such stream"))?;
@@ -266,7 +266,7 @@ impl Http2Client {
                 break;
             }
             if Instant::now() > deadline {
-                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+                return Err(Error::new(ErrorKind::TimedOut, "no response"));
             }
             self.receive(Duration::from_millis(100))?;
         }
@@ -288,7 +288,7 @@ impl Caller for Http2Client {
             self.upload(stream, body.clone())?;
             streams.push(stream);
         }
-        streams.into_iter().map(|stream| self.answer_of(stream)).collect()
+        streams.into_iter().map(|stream| self.response_of(stream)).collect()
     }
 }
 

@@ -36,7 +36,7 @@ pub enum Ask {
     Small,
     /// So many bytes.
     Bytes(usize),
-    /// An answer that never comes.
+    /// A response that never comes.
     Hold,
     /// An upload of this length, which is read and thrown away.
     Sink(usize),
@@ -74,8 +74,8 @@ impl Ask {
         }
     }
 
-    /// Length of the origin's answer, in bytes, where nothing but that says where it ends.
-    fn answer(&self) -> usize {
+    /// Length of the origin's response, in bytes, where nothing but that says where it ends.
+    fn response_bytes(&self) -> usize {
         match self {
             Self::Bytes(length) | Self::Echo(length) => *length,
             _ => b"ok".len(),
@@ -91,9 +91,9 @@ impl Ask {
     }
 }
 
-/// A client that waits for its answers.
+/// A client that waits for its responses.
 pub trait Caller: Send {
-    /// Asks for all of it at once (pipelined, or as streams side by side), and gives the answers in order. `body` is what each
+    /// Asks for all of it at once (pipelined, or as streams side by side), and gives the responses in order. `body` is what each
     /// uploads. A refusal is an error of the kind [`std::io::ErrorKind::ResourceBusy`].
     ///
     /// # Errors
@@ -105,8 +105,8 @@ pub trait Caller: Send {
     /// # Errors
     /// As [`Caller::exchange`], or if something else comes.
     fn small(&mut self) -> Result<()> {
-        let answers = self.exchange(&[(Ask::Small, Vec::new())])?;
-        match answers.first().map(Vec::as_slice) {
+        let responses = self.exchange(&[(Ask::Small, Vec::new())])?;
+        match responses.first().map(Vec::as_slice) {
             Some(b"ok") => Ok(()),
             other => Err(std::io::Error::other(format!("not what was asked for: {other:?}"))),
         }
@@ -160,7 +160,7 @@ pub trait Protocol: Sync {
     /// If the protocol's handshake fails.
     fn caller(&self, stream: Stream) -> Result<Box<dyn Caller>>;
 
-    /// Asks on a connection that stands, without waiting for the answer.
+    /// Asks on a connection that stands, without waiting for the response.
     ///
     /// # Errors
     /// If the protocol's handshake fails, or the peer is gone.

@@ -104,7 +104,7 @@ impl Origin for Kept {
     fn under_way(&self, ask: &Ask) -> std::result::Result<usize, &'static str> {
         match ask {
             Ask::Hold => Ok(self.0.info("clients", "blocked_clients").parse().expect("a number")),
-            _ => Err("a server answers a command whole, whoever has left"),
+            _ => Err("a server replies to a command in full, whoever has left"),
         }
     }
 
@@ -160,8 +160,8 @@ impl Caller for Commands {
                 }
                 _ => first.map(|reply| if reply == b"OK" { b"ok".to_vec() } else { reply }),
             };
-            let answers: Vec<_> = asks.iter().zip(first).map(one).collect();
-            answers.into_iter().collect()
+            let replies: Vec<_> = asks.iter().zip(first).map(one).collect();
+            replies.into_iter().collect()
         })
     }
 }

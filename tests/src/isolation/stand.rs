@@ -98,7 +98,7 @@ impl Stand {
         }
     }
 
-    /// Asks through the gateway, without waiting for the answer.
+    /// Asks through the gateway, without waiting for the response.
     ///
     /// # Panics
     /// If that cannot be sent.

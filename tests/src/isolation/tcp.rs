@@ -53,6 +53,8 @@ struct Lines(Wire);
 impl Caller for Lines {
     fn exchange(&mut self, asks: &[(Ask, Vec<u8>)]) -> Result<Vec<Vec<u8>>> {
         let sent = asks.iter().flat_map(|(ask, body)| [line(ask), body.clone()].concat()).collect();
-        super::wire::beside(&mut self.0, sent, |wire| asks.iter().map(|(ask, _)| wire.exactly(ask.answer())).collect())
+        super::wire::beside(&mut self.0, sent, |wire| {
+            asks.iter().map(|(ask, _)| wire.exactly(ask.response_bytes())).collect()
+        })
     }
 }

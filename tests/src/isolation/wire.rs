@@ -132,7 +132,7 @@ impl Wire {
     fn receive(&mut self, deadline: Instant) -> Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            return Err(Error::new(ErrorKind::TimedOut, "no response"));
         }
         self.stream.set_read_timeout(left)?;
         let mut chunk = [0; 64 * 1024];
@@ -142,7 +142,7 @@ impl Wire {
                 self.buffer.extend_from_slice(&chunk[..count]);
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Error::new(ErrorKind::TimedOut, "no answer")),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Error::new(ErrorKind::TimedOut, "no response")),
             Err(error) => Err(error),
         }
     }
@@ -217,10 +217,10 @@ impl Transfer for RawTransfer {
     }
 }
 
-/// The most bytes sent inline; more are sent by a separate thread, so that answers are read meanwhile.
+/// The most bytes sent inline; more are sent by a separate thread, so that responses are read meanwhile.
 const AT_ONCE_MAX: usize = 16 * 1024;
 
-/// Sends `bytes` while `read` takes the answers.
+/// Sends `bytes` while `read` takes the responses.
 pub(super) fn beside<T>(wire: &mut Wire, bytes: Vec<u8>, read: impl FnOnce(&mut Wire) -> Result<T>) -> Result<T> {
     if bytes.len() <= AT_ONCE_MAX {
         wire.send(&bytes)?;
@@ -229,7 +229,7 @@ pub(super) fn beside<T>(wire: &mut Wire, bytes: Vec<u8>, read: impl FnOnce(&mut 
     let mut sender = wire.sender();
     let sending = std::thread::spawn(move || sender.write_all(&bytes));
     // After an error the sender is not joined: it may be blocked on data that the peer does not read.
-    let answers = read(wire)?;
+    let responses = read(wire)?;
     sending.join().map_err(|_| Error::other("the sender panicked"))??;
-    Ok(answers)
+    Ok(responses)
 }

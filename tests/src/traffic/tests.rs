@@ -18,12 +18,12 @@ enum Fault {
     CloseBefore,
     /// Executes the first INCR of a round, answers with one byte, and closes.
     CutReply,
-    /// Answers a GET with this value.
+    /// Replies to a GET with this value.
     Value(&'static str),
-    /// Answers an INCR with an error, and does not execute it.
+    /// Replies to an INCR with an error, and does not execute it.
     Refuse,
-    /// Answers an INCR twice.
-    AnswerTwice,
+    /// Replies to an INCR twice.
+    ReplyTwice,
 }
 
 /// The fault comes when the counter of the pipelining client stands here: between two rounds.
@@ -73,7 +73,7 @@ impl Server {
         match fault {
             Fault::LoseReply => Act::Reset,
             Fault::CutReply => Act::ReplyThenClose(reply[..1].to_vec()),
-            Fault::AnswerTwice => Act::Reply(reply.repeat(2)),
+            Fault::ReplyTwice => Act::Reply(reply.repeat(2)),
             _ => Act::Reply(reply),
         }
     }
@@ -141,5 +141,5 @@ fn an_error_reply_is_counted_by_its_words() {
 
 #[test]
 fn one_reply_too_many_does_not_pass() {
-    is_seen(Fault::AnswerTwice, "wanted +OK");
+    is_seen(Fault::ReplyTwice, "wanted +OK");
 }

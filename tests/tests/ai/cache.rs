@@ -207,9 +207,9 @@ fn an_issued_key_has_a_rule_of_its_own_and_its_hits_are_among_the_last_requests(
     let gateway = cached(&origin, state.path(), "", "");
     let order = |method: &str, path: &str, body: &Value| {
         let json = [("Content-Type", "application/json")];
-        let answer = gateway.admin.request(method, path, &json, &body.to_string()).expect("an answer");
-        assert!(matches!(answer.status, 200 | 201), "{}", answer.json());
-        answer.json()
+        let response = gateway.admin.request(method, path, &json, &body.to_string()).expect("a response");
+        assert!(matches!(response.status, 200 | 201), "{}", response.json());
+        response.json()
     };
     let issued = order("POST", "/api/v1/ai/keys", &json!({ "name": "ci", "policy": { "cache_ttl": "10m" } }));
     let request = chat("bytes=30", "").replace(KEY, issued["text"].as_str().expect("a text"));

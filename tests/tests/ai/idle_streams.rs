@@ -24,7 +24,7 @@ fn idle(gateway: &Gateway) -> HttpClient {
 /// So many of them, behind their first event.
 fn all_idle(gateway: &Gateway, count: usize) -> Vec<HttpClient> {
     let mut clients: Vec<HttpClient> = (0..count).map(|_| idle(gateway)).collect();
-    clients.iter_mut().for_each(|client| until_true("the first event", || client.has_answer()));
+    clients.iter_mut().for_each(|client| until_true("the first event", || client.has_response()));
     clients
 }
 

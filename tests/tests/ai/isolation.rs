@@ -167,7 +167,7 @@ fn s4_a_client_that_leaves_ends_the_work_of_its_provider() {
             let mut client = stand.stream(directives);
             match directives.starts_with("first") {
                 true => stand.gateway.wait_metric("weir_requests_in_flight", &[], 1.0),
-                false => until_true("the stream to begin", || client.has_answer()),
+                false => until_true("the stream to begin", || client.has_response()),
             }
             let left = Instant::now();
             let half = how.from(client.stream().duplicate());
@@ -196,7 +196,7 @@ fn s5_a_client_that_comes_back_finds_its_permit_free() {
     assert_eq!(reloaded.json()["outcome"], "applied", "{}", reloaded.json());
     for round in 0..20 {
         let mut client = stand.stream("bytes=4000 events=900 gap=20ms");
-        until_true("the stream to begin", || client.has_answer());
+        until_true("the stream to begin", || client.has_response());
         drop(client);
         let left = Instant::now();
         until_true("the permit to be free", || {

@@ -20,16 +20,16 @@ const CONNECTIONS: usize = 6;
 
 fn send(gateway: &Gateway, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let text = if body.is_null() { String::new() } else { body.to_string() };
-    let answer =
-        gateway.admin.request(method, path, &[("Content-Type", "application/json")], &text).expect("an answer");
-    (answer.status, answer.json())
+    let response =
+        gateway.admin.request(method, path, &[("Content-Type", "application/json")], &text).expect("a response");
+    (response.status, response.json())
 }
 
 /// Issues a key. Its text.
 fn issue(gateway: &Gateway, body: &Value) -> String {
-    let (status, answer) = send(gateway, "POST", KEYS, body);
-    assert_eq!(status, 201, "{answer}");
-    answer["text"].as_str().expect("a text").to_owned()
+    let (status, response) = send(gateway, "POST", KEYS, body);
+    assert_eq!(status, 201, "{response}");
+    response["text"].as_str().expect("a text").to_owned()
 }
 
 /// A client whose connection stays, unless the gateway closes it with a refusal.
@@ -122,15 +122,15 @@ fn after_a_rotation_the_old_text_is_good_until_its_time() {
     let rotate = format!("{KEYS}/ci/rotate");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_secs();
     let until = weir_base::time::rfc3339(now + 3);
-    let (status, answer) = send(&gateway, "POST", &rotate, &json!({ "old_until": until }));
-    let second = answer["text"].as_str().expect("a text").to_owned();
-    assert_eq!((status, answer["key"]["texts"].as_array().map(Vec::len)), (200, Some(2)), "{answer}");
+    let (status, response) = send(&gateway, "POST", &rotate, &json!({ "old_until": until }));
+    let second = response["text"].as_str().expect("a text").to_owned();
+    assert_eq!((status, response["key"]["texts"].as_array().map(Vec::len)), (200, Some(2)), "{response}");
     all_get(&mut clients, &second, 200);
     assert_eq!(clients[0].status(&first), 200, "it has three seconds");
     weir_tests::deadline::until_true("the time of the old text to be over", || clients[0].status(&first) == 401);
     all_get(&mut clients, &first, 401);
-    let (_, answer) = send(&gateway, "POST", &rotate, &Value::Null);
-    let third = answer["text"].as_str().expect("a text").to_owned();
+    let (_, response) = send(&gateway, "POST", &rotate, &Value::Null);
+    let third = response["text"].as_str().expect("a text").to_owned();
     all_get(&mut clients, &second, 401);
     all_get(&mut clients, &third, 200);
     drop(clients);
@@ -142,7 +142,7 @@ fn after_a_rotation_the_old_text_is_good_until_its_time() {
 }
 
 #[test]
-fn issued_keys_survive_a_reload_a_restart_and_a_kill_behind_the_answer() {
+fn issued_keys_survive_a_reload_a_restart_and_a_kill_behind_the_response() {
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
     let gateway = self::gateway(&origin, state.path());
     let text = issue(&gateway, &json!({ "name": "ci", "policy": { "day_tokens": 1_000_000 } }));
@@ -186,8 +186,8 @@ fn two_admins_at_once_each_get_what_they_were_answered() {
             scope.spawn(move || {
                 let names = (0..10).flat_map(|n| [format!("{admin}-{n}"), format!("both-{n}")]);
                 let issue = |name: String| {
-                    let (status, answer) = send(gateway, "POST", KEYS, &json!({ "name": name }));
-                    (name, status, answer)
+                    let (status, response) = send(gateway, "POST", KEYS, &json!({ "name": name }));
+                    (name, status, response)
                 };
                 names.map(issue).collect::<Vec<_>>()
             })
@@ -197,11 +197,11 @@ fn two_admins_at_once_each_get_what_they_were_answered() {
     let good: Vec<_> = issued.iter().filter(|(_, status, _)| *status == 201).collect();
     assert_eq!((good.len(), issued.len()), (30, 40), "one of both has each common name");
     assert!(
-        issued.iter().all(|(_, status, answer)| *status == 201 || (*status == 409 && answer["remedy"].is_string()))
+        issued.iter().all(|(_, status, response)| *status == 201 || (*status == 409 && response["remedy"].is_string()))
     );
     let mut client = Chats::new(&gateway);
-    for (name, _, answer) in good {
-        assert_eq!(client.status(answer["text"].as_str().expect("a text")), 200, "{name}");
+    for (name, _, response) in good {
+        assert_eq!(client.status(response["text"].as_str().expect("a text")), 200, "{name}");
     }
     let (_, page) = send(&gateway, "GET", &format!("{KEYS}?limit=20"), &Value::Null);
     let after = page["next_after"].as_str().expect("another page");
@@ -230,27 +230,27 @@ fn orders_that_cannot_be_say_so_and_change_nothing() {
         ("PATCH", "/api/v1/ai/keys/unknown", json!({ "enabled": true }), 404, "unknown"),
         ("POST", "/api/v1/ai/keys/unknown/rotate", Value::Null, 404, "unknown"),
     ] {
-        let (found, answer) = send(&gateway, method, path, &body);
-        assert_eq!(found, status, "{method} {path} {body}: {answer}");
-        assert!(answer.to_string().contains(words), "{words}: {answer}");
+        let (found, response) = send(&gateway, method, path, &body);
+        assert_eq!(found, status, "{method} {path} {body}: {response}");
+        assert!(response.to_string().contains(words), "{words}: {response}");
     }
     let (_, all) = send(&gateway, "GET", KEYS, &Value::Null);
     let keys = all["keys"].as_array().expect("keys");
     assert_eq!((keys.len(), &keys[0]["source"], &keys[0]["listener"]), (1, &"config".into(), &"ai".into()));
     assert!(!all.to_string().contains("100d9230"), "a part of its hash: {all}");
     let foreign = [("Content-Type", "application/json"), ("Origin", "https://evil.example")];
-    let answer = gateway.admin.request("POST", KEYS, &foreign, "{\"name\":\"a\"}").expect("an answer");
-    assert_eq!(answer.status, 403, "{}", answer.body);
+    let response = gateway.admin.request("POST", KEYS, &foreign, "{\"name\":\"a\"}").expect("a response");
+    assert_eq!(response.status, 403, "{}", response.body);
     gateway.finish();
 }
 
 #[test]
-fn without_a_state_the_answer_says_what_is_missing() {
+fn without_a_state_the_response_says_what_is_missing() {
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
     let gateway = without_state(&origin, state.path());
-    let (status, answer) = send(&gateway, "POST", KEYS, &json!({ "name": "a" }));
-    assert_eq!((status, &answer["type"]), (409, &"urn:weir:problem:ai_state".into()));
-    assert!(answer["remedy"].as_str().is_some_and(|remedy| remedy.contains("[ai] with state")), "{answer}");
+    let (status, response) = send(&gateway, "POST", KEYS, &json!({ "name": "a" }));
+    assert_eq!((status, &response["type"]), (409, &"urn:weir:problem:ai_state".into()));
+    assert!(response["remedy"].as_str().is_some_and(|remedy| remedy.contains("[ai] with state")), "{response}");
     let (_, all) = send(&gateway, "GET", KEYS, &Value::Null);
     assert_eq!((&all["can_issue"], &all["keys"][0]["name"]), (&false.into(), &"sdk".into()));
     let mut client = Chats::new(&gateway);
@@ -342,7 +342,7 @@ fn the_last_requests_and_the_connections_have_keys_and_models() {
     assert_eq!(client.status("sk-weir-of-a-stranger"), 401);
     let mut streaming = HttpClient::connect(&gateway.address);
     streaming.send(chat("events=30 gap=100ms", ",\"stream\":true"));
-    weir_tests::deadline::until_true("the stream to begin", || streaming.has_answer());
+    weir_tests::deadline::until_true("the stream to begin", || streaming.has_response());
     let (_, page) = send(&gateway, "GET", "/api/v1/connections", &Value::Null);
     let of = |key: &str| page["connections"].as_array().expect("connections").iter().find(|one| one["key"] == key);
     let busy = of("sdk").expect("the stream");

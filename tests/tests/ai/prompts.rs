@@ -116,7 +116,7 @@ fn prompts(address: &Address, count: usize, bytes: &[u8]) -> Ends {
             std::thread::sleep(PAUSE);
         }
     }
-    ends.wrong.extend(open.iter().map(|prompt| format!("no answer behind {} bytes", prompt.sent)));
+    ends.wrong.extend(open.iter().map(|prompt| format!("no response behind {} bytes", prompt.sent)));
     ends
 }
 

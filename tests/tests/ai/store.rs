@@ -134,7 +134,7 @@ impl Stand {
 
 /// The tokens of the day of [`KEY`], as the admin API has them.
 fn key_use(gateway: &Gateway) -> Value {
-    let list = gateway.admin.request("GET", "/api/v1/ai/keys/sdk", &[], "").expect("an answer").json();
+    let list = gateway.admin.request("GET", "/api/v1/ai/keys/sdk", &[], "").expect("a response").json();
     list["keys"][0]["usage"]["day_tokens"].clone()
 }
 

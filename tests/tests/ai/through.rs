@@ -146,7 +146,7 @@ fn a12_a_key_that_a_reload_disables_is_refused_at_once_and_its_stream_finishes()
     let body = "{\"model\":\"m\",\"stream\":true,\"messages\":[{\"content\":\"[weir events=20 gap=50ms]\"}]}";
     let mut streaming = HttpClient::connect(&gateway.address);
     streaming.send(post("/v1/chat/completions", body));
-    until_true("the stream to begin", || streaming.has_answer());
+    until_true("the stream to begin", || streaming.has_response());
     gateway.rewrite(|text| text.replace("name = \"sdk\"\n", "name = \"sdk\"\nenabled = false\n"));
     let reloaded = gateway.admin.post("/api/v1/reload", "");
     assert_eq!(reloaded.json()["outcome"], "applied", "{}", reloaded.json());

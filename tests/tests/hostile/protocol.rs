@@ -60,8 +60,8 @@ fn r2_before_authentication_little_is_taken() {
         let before = scene.closes(reason);
         let mut client = Client::connect(&address);
         client.send(bytes);
-        let (answer, end) = client.read_to_end(deadline::WAIT);
-        assert_eq!((shown(&answer), end), (shown(&error(text)), End::Closed));
+        let (reply, end) = client.read_to_end(deadline::WAIT);
+        assert_eq!((shown(&reply), end), (shown(&error(text)), End::Closed));
         scene.closed_once_more(before, reason);
     }
     let mut client = Client::connect(&address);
@@ -141,7 +141,7 @@ fn replies_to_good_commands_come_before_the_refusal_of_a_bad_one() {
 }
 
 #[test]
-fn r14_http_is_closed_without_an_answer() {
+fn r14_http_is_closed_without_a_reply() {
     let mut scene = Scene::set();
     let before = scene.server.calls("post");
     for request in [
@@ -152,11 +152,11 @@ fn r14_http_is_closed_without_an_answer() {
         let counted = scene.closes("cross_protocol");
         let mut client = scene.gateway.connect();
         client.send(request);
-        let (answer, end) = client.read_to_end(Duration::from_secs(8));
+        let (reply, end) = client.read_to_end(Duration::from_secs(8));
         assert_ne!(end, End::Silent, "{}", shown(request));
         // `GET / HTTP/1.1` itself is a GET with three words: an arity error, as Redis answers it.
-        let is_arity = answer.starts_with(b"-ERR wrong number of arguments for 'get' command\r\n");
-        assert!(answer.is_empty() || is_arity, "{}", shown(&answer));
+        let is_arity = reply.starts_with(b"-ERR wrong number of arguments for 'get' command\r\n");
+        assert!(reply.is_empty() || is_arity, "{}", shown(&reply));
         scene.closed_once_more(counted, "cross_protocol");
     }
     assert_eq!(scene.server.calls("post"), before);
@@ -174,7 +174,7 @@ fn r17_unbalanced_quotes() {
 }
 
 #[test]
-fn random_bytes_end_in_an_answer_or_a_close() {
+fn random_bytes_end_in_a_reply_or_a_close() {
     let mut scene = Scene::set();
     let mut rng = weir_tests::seed::seeded();
     for _ in 0..150 {
@@ -185,8 +185,8 @@ fn random_bytes_end_in_an_answer_or_a_close() {
         client.send(&bytes);
         // Whatever it was, the end of our side is answered by the end of theirs.
         client.stream().half_close().expect("the write side closes");
-        let (answer, end) = client.read_to_end(Duration::from_secs(10));
-        assert_ne!(end, End::Silent, "{} left {}", shown(&bytes), shown(&answer));
+        let (reply, end) = client.read_to_end(Duration::from_secs(10));
+        assert_ne!(end, End::Silent, "{} left {}", shown(&bytes), shown(&reply));
     }
     scene.unharmed();
 }

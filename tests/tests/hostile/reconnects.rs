@@ -173,7 +173,7 @@ fn unsent_requests_of_a_reset_client_are_taken_back() {
     let before = gateway.metric("weir_requests_total");
     gone.send(&encode_all(&[&["PING"], &["SET", "key", "old"]]));
     gateway.wait_metric("weir_requests_total", &[], before + 2.0);
-    // It has not read the answer to PING, so this resets the connection.
+    // It has not read the reply to PING, so this resets the connection.
     drop(gone);
     weir_tests::deadline::until_true("the client to be gone", || gateway.metric("weir_connections_open") == 3.0);
     drop(frozen);

@@ -36,15 +36,15 @@ fn x1_running_out_of_descriptors() {
     // Existing clients go on, the admin port answers, and the CPU is not burnt by a spinning accept.
     let cpu = gateway.process().cpu_time();
     let started = Instant::now();
-    let mut answers = 0;
+    let mut responses = 0;
     while started.elapsed() < Duration::from_secs(1) {
         early.expect(&["GET", "k"], b"$1\r\nv\r\n");
         assert_eq!(gateway.admin.get("/livez").status, 200);
-        answers += 1;
+        responses += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
     let burnt = gateway.process().cpu_time().saturating_sub(cpu);
-    assert!(answers > 5 && burnt < Duration::from_millis(700), "{answers} answers, {burnt:?} of CPU");
+    assert!(responses > 5 && burnt < Duration::from_millis(700), "{responses} responses, {burnt:?} of CPU");
     drop(crowd);
     deadline::until_true("new clients to be taken", || {
         let Ok(stream) = Stream::connect(&gateway.address) else {
@@ -104,7 +104,7 @@ fn requests_in_flight_are_limited_and_shed_in_words() {
     for client in &mut clients {
         client.send(&encode(&["GET", "k"]).repeat(5));
     }
-    let (mut answered, mut shed) = (0, 0);
+    let (mut replies, mut shed) = (0, 0);
     for client in &mut clients {
         for _ in 0..5 {
             let reply = client.reply();
@@ -112,12 +112,12 @@ fn requests_in_flight_are_limited_and_shed_in_words() {
                 shed += 1;
             } else {
                 assert_eq!(reply, b"$-1\r\n", "{}", shown(&reply));
-                answered += 1;
+                replies += 1;
             }
         }
     }
     assert_eq!(busy.reply(), b":2\r\n");
-    assert!(answered >= 40 && shed >= 100, "{answered} answered, {shed} shed");
+    assert!(replies >= 40 && shed >= 100, "{replies} replies, {shed} shed");
     assert_eq!(gateway.metric("weir_shed_total"), f64::from(shed));
     for client in &mut clients {
         client.expect(&["GET", "k"], b"$-1\r\n");

@@ -45,8 +45,8 @@ impl Scene {
         let before = self.closes(reason);
         let mut client = self.gateway.connect();
         client.send(bytes);
-        let (answer, end) = client.read_to_end(Duration::from_secs(8));
-        assert!(answer == refusal, "{}: answered {}, wanted {}", shown(bytes), shown(&answer), shown(refusal));
+        let (reply, end) = client.read_to_end(Duration::from_secs(8));
+        assert!(reply == refusal, "{}: answered {}, wanted {}", shown(bytes), shown(&reply), shown(refusal));
         assert_ne!(end, End::Silent, "{}: not closed", shown(bytes));
         assert_eq!(end, End::Closed, "{}: reset while a refusal was queued", shown(bytes));
         self.closed_once_more(before, reason);

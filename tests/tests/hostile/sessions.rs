@@ -120,8 +120,8 @@ fn r16_password_guessing_reaches_no_server_and_harms_nobody() {
     }
     for client in &mut guessers {
         for _ in 0..3 {
-            let answer = client.reply();
-            assert!(answer.starts_with(b"-WRONGPASS"), "{}", shown(&answer));
+            let reply = client.reply();
+            assert!(reply.starts_with(b"-WRONGPASS"), "{}", shown(&reply));
         }
         client.expect(&["GET", "k"], b"-NOAUTH Authentication required.\r\n");
     }

@@ -16,7 +16,7 @@ fn is_weir_error(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR weir: ")
 }
 
-/// Answers ECHO with its argument and everything else as the case wants.
+/// Replies to ECHO with its argument and to everything else as the case wants.
 fn echoing(other: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Faulty {
     Faulty::start(move |words| {
         if words[0].eq_ignore_ascii_case(b"GET") && words[1].starts_with(b"echo:") {
@@ -152,8 +152,8 @@ fn r5_deep_nesting_and_giant_aggregates() {
             client.command(&["SET", "k", "v"]);
             // Bytes forwarded before the fault was detected cannot be taken back: then the client's connection ends too.
             // Otherwise it gets an error and stays.
-            let (answer, _) = client.read_to_end(Duration::from_secs(3));
-            assert!(!answer.is_empty(), "{what}: nothing came");
+            let (reply, _) = client.read_to_end(Duration::from_secs(3));
+            assert!(!reply.is_empty(), "{what}: nothing came");
             bystander.expect(&["GET", "echo:y"], b"$6\r\necho:y\r\n");
         }
         let growth = gateway.process().resident_peak().saturating_sub(resident);
@@ -203,10 +203,10 @@ fn x5_half_of_a_streamed_reply_ends_the_clients_connection() {
     let gateway = Gateway::start(Config::to(&upstream.address));
     let mut client = gateway.connect();
     client.command(&["GET", "big"]);
-    let (answer, end) = client.read_to_end(deadline::WAIT);
+    let (reply, end) = client.read_to_end(deadline::WAIT);
     // Bytes that have left cannot be recalled; a made-up end would be a lie.
     assert_ne!(end, End::Silent);
-    assert!(answer.len() <= 3_000_100, "{} bytes", answer.len());
+    assert!(reply.len() <= 3_000_100, "{} bytes", reply.len());
     gateway.connect().expect(&["GET", "echo:z"], b"$6\r\necho:z\r\n");
 }
 

@@ -10,7 +10,7 @@ use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{HttpClient, Response, field};
 
-/// Answers with the head it got.
+/// Responds with the head it got.
 fn origin() -> Faulty {
     Faulty::http(|request| {
         let body = String::from_utf8_lossy(&request[0]).into_owned();
@@ -60,9 +60,9 @@ fn a_line_shows_request_upstream_and_outcome() {
     );
     let request =
         format!("POST /api/x?token=secret HTTP/1.1\r\nHost: a.example:81\r\n{fields}Content-Length: 5\r\n\r\nhello");
-    let answered = ask(&gateway, &request);
+    let response = ask(&gateway, &request);
     let refused = ask(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 21\r\n\r\n");
-    assert_eq!((answered.status, refused.status), (200, 413));
+    assert_eq!((response.status, refused.status), (200, 413));
     let text = lines(&file, 2);
     assert!(!text.concat().contains("secret"), "the query is in no log: {text:?}");
     let [first, second]: [Json; 2] = [&text[0], &text[1]].map(|line| serde_json::from_str(line).expect("JSON"));
@@ -82,7 +82,7 @@ fn a_line_shows_request_upstream_and_outcome() {
         ("trace_id", TRACE.into()),
         ("request_bytes", 5.into()),
         ("tries", 1.into()),
-        ("reply_bytes", (answered.head.len() + answered.body.len()).into()),
+        ("reply_bytes", (response.head.len() + response.body.len()).into()),
     ] {
         assert_eq!(first[key], expected, "{key}: {first}");
     }
@@ -112,8 +112,8 @@ fn requests_that_cannot_be_read_and_those_that_nobody_waits_for_have_a_line_too(
     }
     assert!(refused["reply_bytes"].as_u64() > Some(0), "{refused}");
     let mut client = std::net::TcpStream::connect(gateway.address.text()).expect("the gateway accepts");
-    client.write_all(b"GET /answered HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
-    client.peek(&mut [0]).expect("an answer, which stays unread");
+    client.write_all(b"GET /unread HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    client.peek(&mut [0]).expect("a response, which stays unread");
     client.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
     until_true("the second request is at the origin", || origin.seen().len() == 2);
     // Unread bytes make its end a reset.
@@ -174,8 +174,8 @@ fn the_gateway_names_itself_in_via_if_it_has_a_name() {
     let origin = origin();
     for (line, expected) in [("", "1.1 cdn"), ("via = \"edge\"", "1.1 cdn, 1.1 edge")] {
         let gateway = Gateway::start(Config::http(&origin.address).listener(&format!("[listener.http]\n{line}")));
-        let answer = ask(&gateway, "GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 cdn\r\n\r\n");
-        assert_eq!(field(&answer.body, "via").as_deref(), Some(expected));
+        let response = ask(&gateway, "GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 cdn\r\n\r\n");
+        assert_eq!(field(&response.body, "via").as_deref(), Some(expected));
         gateway.finish();
     }
 }

@@ -202,7 +202,7 @@ fn served_on_standing_connections(others: usize) {
     });
     assert_eq!(request_status(&gateway).0, 503, "the only connection is taken");
     overloaded.is_held.store(false, Ordering::SeqCst);
-    holders.into_iter().for_each(|holder| assert_eq!(holder.join().expect("an answer"), 200));
+    holders.into_iter().for_each(|holder| assert_eq!(holder.join().expect("a response"), 200));
     for _ in 0..5 {
         let (status, text, took) = request_status(&gateway);
         assert_eq!((status, text.as_str()), (200, "ok"));
@@ -233,7 +233,7 @@ fn a_request_on_an_ended_connection_is_repeated_on_a_standing_one_while_new_ones
         gateway.metrics().sum("weir_breaker_opened_total") >= 1.0
     });
     overloaded.is_held.store(false, Ordering::SeqCst);
-    holders.into_iter().for_each(|holder| assert_eq!(holder.join().expect("an answer"), 200));
+    holders.into_iter().for_each(|holder| assert_eq!(holder.join().expect("a response"), 200));
     let response = HttpClient::connect(&gateway.address).get("/end");
     assert_eq!((response.status, response.text().trim()), (200, "ok"));
     drop(full);
@@ -261,7 +261,7 @@ fn one_request_at_a_time_waits_for_one_endpoint_that_may_be_back() {
     let took: Vec<Duration> = clients
         .into_iter()
         .map(|client| {
-            let (status, took) = client.join().expect("an answer");
+            let (status, took) = client.join().expect("a response");
             assert!(matches!(status, 502 | 503), "{status}");
             took
         })

@@ -13,7 +13,7 @@ use weir_tests::http::{HttpClient, field, next_request, unchunked};
 use weir_tests::http2::{Http2Peer, block, flag, frame, kind};
 use weir_tests::stream::Address;
 
-/// Answers every request at its end.
+/// Responds to every request at its end.
 fn origin() -> Faulty {
     Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ntaken".to_vec()))
 }

@@ -32,7 +32,7 @@ const DIFFERENCES: &[Difference] = &[
             direct.frames.len() == 1 && through.frames.is_empty() && (direct.code(), through.code()) == (1002, 1002)
         },
         reason: "the frame that breaks a rule comes in one piece with a message before it: the gateway fails the connection at \
-                 once, as RFC 6455 section 7.1.7 has it, and does not wait for the origin's answer to that message",
+                 once, as RFC 6455 section 7.1.7 has it, and does not wait for the origin's response to that message",
     },
     Difference {
         origin: Library::Websockets,

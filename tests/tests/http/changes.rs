@@ -106,8 +106,8 @@ fn reloads_that_change_certificates_routes_and_endpoints_fail_no_request() {
             );
         }
         std::fs::write(&gateway.file, changed).expect("written");
-        let answer = gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered");
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        let response = gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("a response");
+        assert_eq!(response.status, 200, "{}", response.body);
     }
     let requests: Vec<u64> = loads.into_iter().map(Load::judge).collect();
     println!("{reloads} reloads, {requests:?} requests");

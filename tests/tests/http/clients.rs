@@ -74,9 +74,9 @@ fn net_http_gets_the_requested_responses() {
     gateway.finish();
 }
 
-/// Every answer is there, in each version, and with a connection for each request.
+/// Every response is there, in each version, and with a connection for each request.
 #[test]
-fn h2load_has_every_answer_in_both_versions() {
+fn h2load_has_every_response_in_both_versions() {
     let origin = echo();
     let Scene { gateway, url, folder, .. } = Scene::before(&origin.address);
     let body = folder.path().join("body");

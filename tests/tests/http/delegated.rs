@@ -16,7 +16,7 @@ fn upstream(name: &str, server: &Faulty) -> String {
     format!("[[upstream]]\nname = \"{name}\"\nendpoints = [\"{}\"]\n", server.address.tcp())
 }
 
-fn answer(status: u16, fields: &str, body: &str) -> Act {
+fn response(status: u16, fields: &str, body: &str) -> Act {
     Act::Reply(format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
@@ -25,19 +25,19 @@ fn judge() -> Faulty {
     Faulty::http(|request| {
         let uri = field(&request[0], "x-forwarded-uri").unwrap_or_default();
         match uri.split('?').next().unwrap_or_default() {
-            "/login" => answer(
+            "/login" => response(
                 302,
                 "Location: https://id.example/\r\nSet-Cookie: a=b\r\nConnection: x-hop\r\nX-Hop: 1\r\n",
                 "go there",
             ),
-            "/broken" => answer(500, "", "stack trace"),
+            "/broken" => response(500, "", "stack trace"),
             "/slow" => Act::Silence,
             "/cut" => Act::Reset,
             "/open/stalls" => Act::Reply(b"HTTP/1.1 403 X\r\nContent-Length: 500\r\n\r\nhalf".to_vec()),
             "/open/torn" => Act::ReplyThenClose(b"HTTP/1.1 403 X\r\nContent-Length: 500\r\n\r\nhalf".to_vec()),
-            "/long" => answer(403, "", &"x".repeat(100_000)),
-            "/secret/x" => answer(403, "", "no"),
-            _ => answer(204, "X-Auth-User: alice\r\nAuthorization: Internal 7\r\nX-Other: no\r\n", ""),
+            "/long" => response(403, "", &"x".repeat(100_000)),
+            "/secret/x" => response(403, "", "no"),
+            _ => response(204, "X-Auth-User: alice\r\nAuthorization: Internal 7\r\nX-Other: no\r\n", ""),
         }
     })
 }
@@ -125,8 +125,8 @@ fn issuer_server(document: &Arc<Mutex<Option<String>>>) -> Faulty {
     Faulty::http(move |request| {
         assert!(request[0].starts_with(b"GET /keys HTTP/1.1\r\n"), "asked for something else");
         match &*document.lock().expect("not poisoned") {
-            Some(keys) => answer(200, "Content-Type: application/jwk-set+json\r\n", keys),
-            None => answer(404, "", "no"),
+            Some(keys) => response(200, "Content-Type: application/jwk-set+json\r\n", keys),
+            None => response(404, "", "no"),
         }
     })
 }

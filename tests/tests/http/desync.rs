@@ -125,12 +125,12 @@ impl Scene {
         sent
     }
 
-    /// Two other clients, one after the other: each gets its own answer, and the origin tells of both.
+    /// Two other clients, one after the other: each gets its own response, and the origin tells of both.
     fn canaries(&self, name: &str, way: &str) -> [String; 2] {
         let canaries = [1, 2].map(|number| {
             let target = format!("/canary/{name}/{way}/{number}");
-            let answer = HttpClient::connect(&self.gateway.address).get(&target);
-            assert_eq!((answer.status, answer.content()), (200, format!("GET {target}")), "{name}, {way}");
+            let response = HttpClient::connect(&self.gateway.address).get(&target);
+            assert_eq!((response.status, response.content()), (200, format!("GET {target}")), "{name}, {way}");
             target
         });
         until_true(format!("{name}, {way}: {:?} to tell of the last", self.kind), || {
@@ -214,24 +214,24 @@ impl Scene {
         let _ = client.stream().half_close();
         let bytes = client.rest();
         let methods = case.seen.iter().map(|seen| seen.0);
-        let answers = view::answers(&bytes, methods)
+        let responses = view::responses(&bytes, methods)
             .unwrap_or_else(|error| panic!("{name}, {way}: {error}\n{}", String::from_utf8_lossy(&bytes)));
-        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
         let exception = self.exception(name);
         match exception {
             Some(exception) => assert_eq!(statuses, [exception.status], "{name}, {way}: no exception any more"),
-            None => assert_eq!(statuses, case.answers, "{name}, {way}, {:?}", self.kind),
+            None => assert_eq!(statuses, case.responses, "{name}, {way}, {:?}", self.kind),
         }
-        assert!(!case.closes || answers.last().is_some_and(|last| last.closes), "{name}, {way}: it must close");
+        assert!(!case.closes || responses.last().is_some_and(|last| last.closes), "{name}, {way}: it must close");
         let own = case.seen.iter().filter(|_| exception.is_none()).map(|seen| (seen.0 != "HEAD").then_some(seen));
-        let told = answers.iter().filter(|answer| answer.status == 200);
-        for (seen, answer) in own.zip(told) {
+        let told = responses.iter().filter(|response| response.status == 200);
+        for (seen, response) in own.zip(told) {
             let body = seen.map_or(String::new(), |(method, target, _)| format!("{method} {target}"));
-            assert_eq!(answer.body, body, "{name}, {way}: an answer to something else");
+            assert_eq!(response.body, body, "{name}, {way}: a response to something else");
         }
         // A request that the gateway's own parser refuses is not counted.
         let refused = usize::from(case.closes && !case.is_cut);
-        let counted = Some(case.answers.len() - refused);
+        let counted = Some(case.responses.len() - refused);
         let (seen, is_cut, is_exception) = (&case.seen[..], case.is_cut, exception.is_some());
         self.judge(&mark, &Judged { name, way, seen, is_cut, counted, is_exception });
     }
@@ -241,16 +241,16 @@ impl Scene {
         let (name, mark) = (stream.name, self.mark());
         let mut client = Http2Peer::connect(&self.gateway.address);
         client.send(&stream.frames);
-        let mut is_answered = false;
+        let mut has_response = false;
         while let Some(frame) = client.next_frame() {
-            is_answered |= frame.kind == kind::HEADERS && frame.status() == Some(200);
+            has_response |= frame.kind == kind::HEADERS && frame.status() == Some(200);
             let is_end = frame.stream == 1 && frame.flags & flag::END_STREAM != 0;
             if matches!(frame.kind, kind::RST_STREAM | kind::GOAWAY) || is_end {
                 break;
             }
         }
         let exception = self.exception(name);
-        assert_eq!(is_answered, stream.seen.is_some() && exception.is_none(), "HTTP/2 {name}, {:?}", self.kind);
+        assert_eq!(has_response, stream.seen.is_some() && exception.is_none(), "HTTP/2 {name}, {:?}", self.kind);
         drop(client);
         let (seen, is_cut): (Vec<ExpectedRequest>, bool) = (stream.seen.into_iter().collect(), stream.is_cut);
         let is_exception = exception.is_some();

@@ -150,10 +150,10 @@ fn the_gateways_own_responses_are_grpc_statuses() {
     ]);
     let begun = Instant::now();
     client.send(frame(kind::HEADERS, flag::END_HEADERS, 1, &head));
-    let answer = client.next_of(kind::HEADERS);
+    let response = client.next_of(kind::HEADERS);
     assert!((Duration::from_millis(190)..Duration::from_secs(3)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    assert_eq!(answer.status(), Some(200));
-    assert!(answer.flags & flag::END_STREAM != 0, "trailers only");
+    assert_eq!(response.status(), Some(200));
+    assert!(response.flags & flag::END_STREAM != 0, "trailers only");
     drop(client);
     gateway.finish();
 }

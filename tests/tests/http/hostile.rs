@@ -75,7 +75,7 @@ fn continuations(address: &Address, stop: &AtomicBool) {
 
 fn shut_windows(address: &Address, stop: &AtomicBool) {
     let mut client = Http2Peer::connect(address);
-    // SETTINGS_INITIAL_WINDOW_SIZE = 0: nothing of any answer can be sent.
+    // SETTINGS_INITIAL_WINDOW_SIZE = 0: nothing of any response can be sent.
     client.send(frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     for number in 0..99 {
         client.request(2 * number + 1, &get("/large"));
@@ -112,7 +112,7 @@ fn slow_readers(address: &Address, stop: &AtomicBool) {
         client.try_send("GET /large HTTP/1.1\r\nHost: test.example\r\n\r\n");
     }
     wait(stop);
-    // One byte, so that the answers had begun.
+    // One byte, so that the responses had begun.
     clients.iter_mut().for_each(|client| drop(client.stream().read(&mut [0])));
 }
 
@@ -133,14 +133,14 @@ fn wait(stop: &AtomicBool) {
 const FLOODED: &str = "test.example";
 const VICTIM: &str = "GET / HTTP/1.1\r\nHost: victim.example\r\n\r\n";
 
-/// Asks again and again; how long answers took, sorted.
+/// Asks again and again; how long responses took, sorted.
 fn victim(client: &mut HttpClient, lasts: Duration) -> Vec<Duration> {
     let (begun, mut took) = (Instant::now(), Vec::new());
     while begun.elapsed() < lasts {
         let asked = Instant::now();
         client.send(VICTIM);
-        let answer = client.response();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "small"));
+        let response = client.response();
+        assert_eq!((response.status, response.text().as_str()), (200, "small"));
         took.push(asked.elapsed());
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -12,20 +12,20 @@ use weir_tests::http::{field, unchunked};
 use weir_tests::http2::{Frame, Http2Peer, block, code, flag, frame, get, kind};
 use weir_tests::stream::Address;
 
-/// Answers every request with what it brought.
+/// Responds to every request with what it brought.
 fn echo() -> Faulty {
     Faulty::http(|request| {
         let body = match field(&request[0], "transfer-encoding") {
             Some(_) => unchunked(&request[1]),
             None => request[1].clone(),
         };
-        let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Origin: here\r\n\r\n", body.len());
+        let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Origin: here\r\n\r\n", body.len());
         if request[0].starts_with(b"HEAD ") {
-            answer = answer.replace("Content-Length: 0", "Content-Length: 5");
+            response = response.replace("Content-Length: 0", "Content-Length: 5");
         }
-        let mut answer = answer.into_bytes();
-        answer.extend_from_slice(&body);
-        Act::Reply(answer)
+        let mut response = response.into_bytes();
+        response.extend_from_slice(&body);
+        Act::Reply(response)
     })
 }
 
@@ -113,7 +113,7 @@ fn curl_gets_posts_and_uploads() {
 }
 
 #[test]
-fn h2load_has_every_answer_of_many_streams() {
+fn h2load_has_every_response_of_many_streams() {
     let scene = Scene::new();
     let url = format!("http://{}/", scene.gateway.address.text());
     let output =
@@ -125,7 +125,7 @@ fn h2load_has_every_answer_of_many_streams() {
 }
 
 #[test]
-fn trailers_and_interim_answers_reach_a_client_of_http2() {
+fn trailers_and_interim_responses_reach_a_client_of_http2() {
     let origin = Faulty::http(|_| {
         let early = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
@@ -172,20 +172,20 @@ fn an_upload_stops_where_the_origin_stops_reading() {
     }
     assert!(sent > 65_535);
     client.send(frame(kind::PING, 0, 0, &[1; 8]));
-    let answer = client.next_of(kind::PING);
-    assert_eq!((answer.flags, answer.payload), (flag::ACK, vec![1; 8]));
+    let response = client.next_of(kind::PING);
+    assert_eq!((response.flags, response.payload), (flag::ACK, vec![1; 8]));
     drop((client, origin));
     gateway.finish();
 }
 
 #[test]
-fn an_answer_waits_for_the_window_and_loses_nothing() {
+fn a_response_waits_for_the_window_and_loses_nothing() {
     let content: Vec<u8> = (0..400_000_u32).map(|at| (at % 251) as u8).collect();
     let body = content.clone();
     let origin = Faulty::http(move |_| {
-        let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-        answer.extend_from_slice(&body);
-        Act::Reply(answer)
+        let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+        response.extend_from_slice(&body);
+        Act::Reply(response)
     });
     let gateway = Gateway::start(Config::http(&origin.address));
     let mut client = Http2Peer::connect(&gateway.address);
@@ -291,16 +291,16 @@ fn h2_11_to_h2_13_malformed_messages_reach_no_origin() {
     for (case, fields) in cases {
         let mut client = scene.client();
         client.request(1, &block(&fields));
-        let answer = loop {
+        let response = loop {
             let frame = client.next_frame().unwrap_or_else(|| panic!("{case}: closed without a word"));
             if matches!(frame.kind, kind::HEADERS | kind::RST_STREAM | kind::GOAWAY) {
                 break frame;
             }
         };
-        match answer.kind {
+        match response.kind {
             // 400 and 405, of which the second is not in the encoder's table.
-            kind::HEADERS => assert_ne!(answer.status(), Some(200), "{case}"),
-            _ => assert_eq!(answer.code(), code::PROTOCOL_ERROR, "{case}"),
+            kind::HEADERS => assert_ne!(response.status(), Some(200), "{case}"),
+            _ => assert_eq!(response.code(), code::PROTOCOL_ERROR, "{case}"),
         }
     }
     assert_eq!(scene.origin.seen().len(), 0);
@@ -327,7 +327,7 @@ fn h2_13_a_body_of_another_length_is_reset_and_its_lane_not_used_again() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_reset() {
+fn a_response_that_breaks_off_is_reset() {
     let origin = Faulty::http(|_| Act::ReplyThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()));
     let gateway = Gateway::start(Config::http(&origin.address));
     let mut client = Http2Peer::connect(&gateway.address);

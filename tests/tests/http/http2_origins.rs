@@ -21,8 +21,8 @@ fn before(origin: &Address) -> Config {
     Config::http(origin).upstream(HTTP2)
 }
 
-/// A whole answer.
-fn answer(peer: &mut Http2Peer, stream: u32, body: &str) {
+/// Sends a whole response.
+fn respond(peer: &mut Http2Peer, stream: u32, body: &str) {
     peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &block(&[(":status", "200")])));
     peer.send(frame(kind::DATA, flag::END_STREAM, stream, body.as_bytes()));
 }
@@ -35,10 +35,10 @@ fn go_away(peer: &mut Http2Peer, last: u32, code: u32) {
     peer.send(frame(kind::GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat()));
 }
 
-/// Answers every request with the number of its connection.
+/// Responds to every request with the number of its connection.
 fn serve(number: usize, peer: &mut Http2Peer) {
     while let Some(stream) = peer.next_request() {
-        answer(peer, stream, &number.to_string());
+        respond(peer, stream, &number.to_string());
     }
 }
 
@@ -95,10 +95,10 @@ fn an_origin_with_tls_must_agree_on_http2() {
         let nginx = Nginx::start(options, &lines);
         let tls = format!("[upstream.tls]\nca_file = \"{}\"", files.authority.display());
         let gateway = Gateway::start(before(&nginx.address).upstream(&tls));
-        let answer = HttpClient::connect(&gateway.address).get("/");
-        assert_eq!(answer.status, status, "listen {options}");
+        let response = HttpClient::connect(&gateway.address).get("/");
+        assert_eq!(response.status, status, "listen {options}");
         if status == 200 {
-            assert_eq!(answer.content(), "HTTP/2.0 https");
+            assert_eq!(response.content(), "HTTP/2.0 https");
         } else {
             gateway.wait_metric("weir_lane_connect_failures_total", &[], 1.0);
         }
@@ -118,7 +118,7 @@ fn many_requests_share_one_connection_and_a_further_one_is_made_when_it_is_full(
             seen.fetch_add(1, Ordering::SeqCst);
             // Nothing is answered before so many are there.
             if open.len() >= limit.load(Ordering::SeqCst) {
-                open.drain(..).for_each(|stream| answer(peer, stream, &number.to_string()));
+                open.drain(..).for_each(|stream| respond(peer, stream, &number.to_string()));
             }
         }
     });
@@ -144,7 +144,7 @@ fn a_stream_that_the_origin_has_not_begun_is_retried_elsewhere() {
             return serve(number, peer);
         }
         let Some(stream) = peer.next_request() else { return };
-        answer(peer, stream, "first");
+        respond(peer, stream, "first");
         let Some(stream) = peer.next_request() else { return };
         // It goes down, and has not begun with the last one.
         go_away(peer, stream - 2, code::NO_ERROR);
@@ -154,8 +154,12 @@ fn a_stream_that_the_origin_has_not_begun_is_retried_elsewhere() {
     let mut client = HttpClient::connect(&gateway.address);
     assert_eq!(client.get("/").content(), "first");
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    let answer = client.response();
-    assert_eq!((answer.status, answer.content().as_str()), (200, "1"), "nobody has seen it, so it may be any method");
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.content().as_str()),
+        (200, "1"),
+        "nobody has seen it, so it may be any method"
+    );
     drop(client);
     gateway.finish();
 }
@@ -171,7 +175,7 @@ fn a_refused_stream_is_retried_and_not_for_ever() {
                 count.fetch_add(1, Ordering::SeqCst);
                 reset(peer, stream, code::REFUSED_STREAM);
             } else {
-                answer(peer, stream, &number.to_string());
+                respond(peer, stream, &number.to_string());
             }
         }
     });
@@ -199,7 +203,7 @@ fn a_refused_stream_is_retried_and_not_for_ever() {
 fn an_idle_connection_that_the_origin_closed_costs_no_request() {
     let origin = Http2Origin::start(|number, peer| {
         let Some(stream) = peer.next_request() else { return };
-        answer(peer, stream, &number.to_string());
+        respond(peer, stream, &number.to_string());
         // And it goes, without a word.
         peer.finish();
         peer.rest();
@@ -214,7 +218,7 @@ fn an_idle_connection_that_the_origin_closed_costs_no_request() {
 }
 
 #[test]
-fn malformed_answers_become_502_and_the_rest_of_the_connection_goes_on() {
+fn malformed_responses_become_502_and_the_rest_of_the_connection_goes_on() {
     type Reply = fn(&mut Http2Peer, u32);
     let cases: [(&str, Reply); 5] = [
         ("reset", |peer, stream| reset(peer, stream, code::INTERNAL_ERROR)),
@@ -239,7 +243,7 @@ fn malformed_answers_become_502_and_the_rest_of_the_connection_goes_on() {
         let origin = Http2Origin::start(move |number, peer| {
             while let Some(stream) = peer.next_request() {
                 match asked.fetch_add(1, Ordering::SeqCst) % 2 {
-                    0 => answer(peer, stream, &number.to_string()),
+                    0 => respond(peer, stream, &number.to_string()),
                     _ => reply(peer, stream),
                 }
             }
@@ -270,7 +274,7 @@ fn a_connection_that_breaks_the_protocol_is_one_failure_however_many_streams_it_
     });
     let good = Http2Origin::start(|number, peer| {
         while let Some(stream) = peer.next_request() {
-            answer(peer, stream, &number.to_string());
+            respond(peer, stream, &number.to_string());
         }
     });
     let lines = "[upstream.http]\nversion = \"2\"\n[upstream.health]\nenabled = false\n";
@@ -282,7 +286,7 @@ fn a_connection_that_breaks_the_protocol_is_one_failure_however_many_streams_it_
             std::thread::spawn(move || HttpClient::connect(&address).get("/").status)
         })
         .collect();
-    let failed = clients.into_iter().map(|client| client.join().expect("an answer"));
+    let failed = clients.into_iter().map(|client| client.join().expect("a response"));
     assert_eq!(failed.filter(|status| *status == 502).count(), 10);
     assert_eq!(asked.load(Ordering::SeqCst), 10);
     assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
@@ -290,7 +294,7 @@ fn a_connection_that_breaks_the_protocol_is_one_failure_however_many_streams_it_
 }
 
 #[test]
-fn interim_answers_and_trailers_go_on() {
+fn interim_responses_and_trailers_go_on() {
     let origin = Http2Origin::start(|_, peer| {
         while let Some(stream) = peer.next_request() {
             let early = block(&[(":status", "103"), ("link", "</style.css>")]);
@@ -306,9 +310,9 @@ fn interim_answers_and_trailers_go_on() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
     let early = client.response();
     assert_eq!((early.status, early.field("link").as_deref()), (103, Some("</style.css>")));
-    let answer = client.response();
-    assert_eq!(unchunked(&answer.body), b"hello");
-    let body = answer.text();
+    let response = client.response();
+    assert_eq!(unchunked(&response.body), b"hello");
+    let body = response.text();
     assert!(body.ends_with("0\r\nx-digest: 7\r\n\r\n"), "a trailer that says a length is none: {body:?}");
     drop(client);
     let mut client = Http2Peer::connect(&gateway.address);
@@ -321,7 +325,7 @@ fn interim_answers_and_trailers_go_on() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_does_not_look_complete() {
+fn a_response_that_breaks_off_does_not_look_complete() {
     let origin = Http2Origin::start(|number, peer| {
         while let Some(stream) = peer.next_request() {
             match number {
@@ -331,7 +335,7 @@ fn an_answer_that_breaks_off_does_not_look_complete() {
                     std::thread::sleep(Duration::from_millis(50));
                     return;
                 }
-                _ => answer(peer, stream, "whole"),
+                _ => respond(peer, stream, "whole"),
             }
         }
     });
@@ -366,7 +370,7 @@ fn bytes_where_no_body_may_be_are_no_response_to_the_next_request() {
                     peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &block(&[(":status", "204")])));
                     peer.send(frame(kind::DATA, flag::END_STREAM, stream, forged));
                 }
-                _ => answer(peer, stream, "true"),
+                _ => respond(peer, stream, "true"),
             }
         }
     });
@@ -404,7 +408,7 @@ fn a_body_in_tiny_pieces_goes_on_in_few_frames() {
             if frame.kind == kind::DATA {
                 count.fetch_add(1, Ordering::SeqCst);
                 if frame.flags & flag::END_STREAM != 0 {
-                    answer(peer, frame.stream, "done");
+                    respond(peer, frame.stream, "done");
                 }
             }
         }
@@ -464,7 +468,7 @@ fn connections_that_the_origin_drains_do_not_keep_a_worker_from_having_one() {
             count.fetch_add(1, Ordering::SeqCst);
             await_step(&seen, 1);
         }
-        answer(peer, stream, &number.to_string());
+        respond(peer, stream, &number.to_string());
         serve(number, peer);
     });
     let gateway = Gateway::start(before(&origin.address).upstream("connections_max = 1"));
@@ -497,11 +501,11 @@ fn a_request_that_waits_has_a_connection_as_soon_as_the_full_one_drains() {
             await_step(&seen, 2 * round + 1);
             go_away(peer, stream, code::NO_ERROR);
             await_step(&seen, 2 * round + 2);
-            answer(peer, stream, &number.to_string());
+            respond(peer, stream, &number.to_string());
         } else {
             // In this order the connection is over when the client has its response.
             go_away(peer, stream, code::NO_ERROR);
-            answer(peer, stream, &number.to_string());
+            respond(peer, stream, &number.to_string());
         }
         peer.rest();
     });
@@ -536,7 +540,7 @@ fn past_eight_connections_that_drain_the_oldest_is_cut_for_a_request_that_waits(
             count.fetch_add(1, Ordering::SeqCst);
             await_step(&seen, 1);
         }
-        answer(peer, stream, &number.to_string());
+        respond(peer, stream, &number.to_string());
         peer.rest();
     });
     let lines = format!("lane_wait_timeout = \"30s\"\n{HTTP2}\nconnections_max = 1");

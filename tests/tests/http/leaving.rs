@@ -1,4 +1,4 @@
-//! Clients that leave: before an answer, in the middle of one, and in the middle of what they send. Their origin's work ends with
+//! Clients that leave: before a response, in the middle of one, and in the middle of what they send. Their origin's work ends with
 //! them, the log and the counters say so, and no origin is blamed.
 
 use std::io::{Read as _, Write as _};
@@ -25,8 +25,8 @@ const SOON: Duration = Duration::from_secs(3);
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nevent\n\r\n";
 
-/// An origin that answers `/events` with a first event and everything else with nothing, and notes which requests came and which
-/// were cancelled.
+/// An origin that responds to `/events` with a first event and to everything else with nothing, and notes which requests came and
+/// which were cancelled.
 struct Origin {
     address: Address,
     came: Arc<Mutex<Vec<String>>>,
@@ -148,7 +148,7 @@ fn reset(client: &mut HttpClient) {
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_for_an_answer_is_noticed() {
+fn a_client_that_leaves_while_it_waits_for_a_response_is_noticed() {
     let scene = Scene::new("");
     drop(scene.client("/wait"));
     scene.expect_departure("/wait", 0);
@@ -159,12 +159,12 @@ fn the_end_of_a_clients_direction_counts_as_its_departure() {
     let scene = Scene::new("");
     let mut client = scene.client("/wait");
     client.stream().half_close().expect("half closed");
-    assert_eq!(client.rest(), b"", "it gets no answer");
+    assert_eq!(client.rest(), b"", "it gets no response");
     scene.expect_departure("/wait", 0);
 }
 
 #[test]
-fn a_reset_is_noticed_while_an_answer_is_waited_for() {
+fn a_reset_is_noticed_while_a_response_is_waited_for() {
     let scene = Scene::new("");
     let mut client = scene.client("/wait");
     reset(&mut client);

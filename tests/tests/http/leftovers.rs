@@ -15,7 +15,8 @@ use weir_tests::stream::Address;
 /// Stray bytes that any receiver takes for a response.
 const STRAY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
 
-/// Answers `/plain/N` with the head of number `N`, `/stray/N` likewise with [`STRAY`] behind it after a pause; repeats other paths.
+/// Responds to `/plain/N` with the head of number `N`, to `/stray/N` likewise with [`STRAY`] behind it after a pause; repeats other
+/// paths.
 struct Origin {
     address: Address,
     connections: Arc<AtomicU64>,
@@ -60,8 +61,8 @@ fn speak(mut stream: TcpStream, heads: &[&str], pause: Duration) -> Option<()> {
             }
             _ => {
                 let body = if method == "HEAD" { "" } else { path };
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", path.len());
-                stream.write_all(answer.as_bytes()).ok()?;
+                let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", path.len());
+                stream.write_all(response.as_bytes()).ok()?;
             }
         }
     }

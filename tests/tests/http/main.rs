@@ -12,7 +12,7 @@ mod clients;
 mod conformance;
 mod delegated;
 mod desync;
-mod desync_answers;
+mod desync_responses;
 mod distance;
 mod failures;
 mod grpc;

@@ -7,9 +7,9 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{HttpClient, Response, field, unchunked};
 use weir_tests::nginx::Nginx;
 
-/// An origin with the same answer to everything, and a gateway in front of it.
-fn scene(answer: &'static str) -> (Faulty, Gateway, HttpClient) {
-    let origin = Faulty::http(move |_| Act::Reply(answer.as_bytes().to_vec()));
+/// An origin with the same response to everything, and a gateway in front of it.
+fn scene(response: &'static str) -> (Faulty, Gateway, HttpClient) {
+    let origin = Faulty::http(move |_| Act::Reply(response.as_bytes().to_vec()));
     let gateway = Gateway::start(Config::http(&origin.address));
     let client = HttpClient::connect(&gateway.address);
     (origin, gateway, client)
@@ -25,7 +25,7 @@ const AS_IT_COMES: &str = "[listener.http]\nrequest_buffer_bytes = 0";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 #[test]
-fn a_slow_client_gets_all_of_the_last_answer_of_its_connection() {
+fn a_slow_client_gets_all_of_the_last_response_of_its_connection() {
     use std::io::Read as _;
     let origin = Faulty::http(move |request| {
         let words: Vec<&[u8]> = request[0].split(|byte| *byte == b' ').collect();
@@ -48,7 +48,7 @@ fn a_slow_client_gets_all_of_the_last_answer_of_its_connection() {
         })
     });
     let clients: Vec<_> = clients.collect();
-    clients.into_iter().for_each(|client| client.join().expect("a whole answer"));
+    clients.into_iter().for_each(|client| client.join().expect("a whole response"));
     gateway.finish();
 }
 
@@ -93,10 +93,10 @@ fn bodies_of_both_framings_arrive_whole() {
 }
 
 #[test]
-fn answers_of_every_framing_reach_the_client_and_the_connection_goes_on() {
+fn responses_of_every_framing_reach_the_client_and_the_connection_goes_on() {
     let origin = Faulty::http(|request| {
         let head = head_of(request);
-        let answer = match head.split(' ').nth(1) {
+        let response = match head.split(' ').nth(1) {
             Some("/len") => {
                 "HTTP/1.1 200 Fine\r\nContent-Length: 3\r\nX-A: b\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nabc"
             }
@@ -106,7 +106,7 @@ fn answers_of_every_framing_reach_the_client_and_the_connection_goes_on() {
             Some("/empty") => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             _ => return Act::ReplyThenClose(b"HTTP/1.1 200 OK\r\n\r\nuntil the end".to_vec()),
         };
-        Act::Reply(answer.as_bytes().to_vec())
+        Act::Reply(response.as_bytes().to_vec())
     });
     let gateway = Gateway::start(Config::http(&origin.address));
     let mut client = HttpClient::connect(&gateway.address);
@@ -124,7 +124,7 @@ fn answers_of_every_framing_reach_the_client_and_the_connection_goes_on() {
     assert_eq!((same.status, same.field("content-length").as_deref()), (304, Some("10")));
     assert_eq!(unchunked(&client.get("/empty").body), b"");
     client.send("HEAD /len HTTP/1.1\r\nHost: a\r\n\r\n");
-    // The scripted origin sends a body with its answer to HEAD, which must not be taken for one.
+    // The scripted origin sends a body with its response to HEAD, which must not be taken for one.
     assert_eq!(client.response_to(true).field("content-length").as_deref(), Some("3"));
     assert_eq!(client.get("/len").text(), "abc");
     drop(client);
@@ -150,7 +150,7 @@ fn http_1_0_clients_get_a_response_that_they_understand() {
 }
 
 #[test]
-fn interim_answers_go_through_and_expect_is_answered_by_the_origin() {
+fn interim_responses_go_through_and_expect_is_answered_by_the_origin() {
     let origin = Faulty::http(|request| {
         let early = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
         let go_on = if head_of(request).contains("100-continue") { "HTTP/1.1 100 Continue\r\n\r\n" } else { "" };
@@ -163,7 +163,7 @@ fn interim_answers_go_through_and_expect_is_answered_by_the_origin() {
     assert_eq!(statuses, [103, 100, 200]);
     client.send("GET / HTTP/1.0\r\n\r\n");
     let text = String::from_utf8_lossy(&client.rest()).into_owned();
-    assert!(text.starts_with("HTTP/1.1 200 OK"), "an old client knows nothing of interim answers: {text}");
+    assert!(text.starts_with("HTTP/1.1 200 OK"), "an old client knows nothing of interim responses: {text}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn connections_to_the_origin_are_used_again() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_request_is_passed_on_at_once() {
+fn a_response_before_the_end_of_the_request_is_passed_on_at_once() {
     let origin = Faulty::http(|_| Act::Silence);
     // This origin answers when it has seen the head.
     let early = early_origin();
@@ -215,7 +215,7 @@ fn an_answer_before_the_end_of_the_request_is_passed_on_at_once() {
 }
 
 #[test]
-fn h1_7_a_final_answer_before_the_body_that_was_expected_ends_the_connection() {
+fn h1_7_a_final_response_before_the_body_that_was_expected_ends_the_connection() {
     let gateway = Gateway::start(Config::http(&early_origin()).listener(AS_IT_COMES));
     let mut client = HttpClient::connect(&gateway.address);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
@@ -228,7 +228,7 @@ fn h1_7_a_final_answer_before_the_body_that_was_expected_ends_the_connection() {
     gateway.finish();
 }
 
-/// Answers 401 to each head, whatever follows it.
+/// Responds with 401 to each head, whatever follows it.
 fn early_origin() -> weir_tests::stream::Address {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind(("127.0.0.1", weir_tests::port::free())).expect("bound");
@@ -237,11 +237,11 @@ fn early_origin() -> weir_tests::stream::Address {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             std::thread::spawn(move || {
-                let (mut seen, mut chunk, mut has_answered) = (Vec::new(), [0; 4096], false);
+                let (mut seen, mut chunk, mut has_responded) = (Vec::new(), [0; 4096], false);
                 while let Ok(count @ 1..) = stream.read(&mut chunk) {
                     seen.extend_from_slice(&chunk[..count]);
-                    if !has_answered && seen.windows(4).any(|window| window == b"\r\n\r\n") {
-                        has_answered = true;
+                    if !has_responded && seen.windows(4).any(|window| window == b"\r\n\r\n") {
+                        has_responded = true;
                         let _ = stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno");
                     }
                 }
@@ -256,10 +256,10 @@ fn a_large_body_flows_both_ways_in_bounded_memory() {
     const SIZE: usize = 48 << 20;
     let origin = Faulty::http(|request| {
         let sum = request[1].iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        let mut answer =
+        let mut response =
             format!("HTTP/1.1 200 OK\r\nX-Sum: {sum}\r\nContent-Length: {}\r\n\r\n", request[1].len()).into_bytes();
-        answer.extend_from_slice(&request[1]);
-        Act::Reply(answer)
+        response.extend_from_slice(&request[1]);
+        Act::Reply(response)
     });
     let mut gateway = Gateway::start(Config::http(&origin.address));
     let body: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
@@ -336,9 +336,9 @@ fn other_programs_decompress_the_compressed_bodies() {
                   'zstd': lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body)}\n\
                   for coding in undo:\n\
                   \x20   request = urllib.request.Request(sys.argv[1], headers={'Accept-Encoding': coding})\n\
-                  \x20   with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:\n\
-                  \x20       assert answer.headers['Content-Encoding'] == coding\n\
-                  \x20       assert undo[coding](answer.read()) == b'the quick brown fox\\n' * 5000, coding\n\
+                  \x20   with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as response:\n\
+                  \x20       assert response.headers['Content-Encoding'] == coding\n\
+                  \x20       assert undo[coding](response.read()) == b'the quick brown fox\\n' * 5000, coding\n\
                   print('ok')\n";
     let url = format!("http://{}/page.html", gateway.address.text());
     let output = std::process::Command::new(python).args(["-c", script, &url]).output().expect("python runs");

@@ -24,7 +24,7 @@ fn origin(bad: &'static str, closes: bool) -> Faulty {
 }
 
 #[test]
-fn h1_14_malformed_answers_become_502_and_their_connection_is_not_used_again() {
+fn h1_14_malformed_responses_become_502_and_their_connection_is_not_used_again() {
     for bad in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
@@ -50,7 +50,7 @@ fn h1_14_malformed_answers_become_502_and_their_connection_is_not_used_again() {
 }
 
 #[test]
-fn h1_14_a_flood_of_interim_answers_is_an_error() {
+fn h1_14_a_flood_of_interim_responses_is_an_error() {
     let flood = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(9) + OK;
     let origin = Faulty::http(move |_| Act::Reply(flood.clone().into_bytes()));
     let gateway = Gateway::start(Config::http(&origin.address));
@@ -85,7 +85,7 @@ fn h1_14_bytes_behind_the_response_of_an_origin_reach_nobody() {
 }
 
 #[test]
-fn an_answer_that_is_cut_short_never_looks_whole() {
+fn a_response_that_is_cut_short_never_looks_whole() {
     for (bad, start) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "short"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n", "5\r\nshort\r\n"),
@@ -147,9 +147,9 @@ fn an_origin_that_is_away_is_502_then_503_while_the_breaker_is_open() {
 
 #[test]
 fn a_connection_that_the_origin_has_closed_meanwhile_costs_no_request() {
-    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+    static SERVED: AtomicUsize = AtomicUsize::new(0);
     let origin = Faulty::http(|_| {
-        ANSWERED.fetch_add(1, Ordering::Relaxed);
+        SERVED.fetch_add(1, Ordering::Relaxed);
         // It says nothing of closing: the next request finds out.
         Act::ReplyThenClose(OK.as_bytes().to_vec())
     });
@@ -159,7 +159,7 @@ fn a_connection_that_the_origin_has_closed_meanwhile_costs_no_request() {
         let response = client.get("/");
         assert_eq!(response.status, 200, "request {number}: {}", response.text());
     }
-    assert_eq!(ANSWERED.load(Ordering::Relaxed), 200, "each was answered once");
+    assert_eq!(SERVED.load(Ordering::Relaxed), 200, "each was served once");
 }
 
 #[test]
@@ -215,8 +215,8 @@ fn dying_origin() -> Address {
                     if path == "/die" {
                         return;
                     }
-                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
-                    let _ = stream.write_all(answer.as_bytes());
+                    let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+                    let _ = stream.write_all(response.as_bytes());
                     seen.clear();
                 }
             });

@@ -59,7 +59,7 @@ impl Scene {
     }
 
     pub(crate) fn reload(&self) {
-        assert_eq!(self.gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered").status, 200);
+        assert_eq!(self.gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("a response").status, 200);
     }
 }
 
@@ -217,7 +217,7 @@ fn a_password_that_takes_long_to_check_holds_up_nobody_else() {
     let mut meanwhile = 0;
     for _ in 0..50 {
         assert_eq!(others.get("/").status, 200);
-        meanwhile += usize::from(!clients.iter_mut().all(HttpClient::has_answer));
+        meanwhile += usize::from(!clients.iter_mut().all(HttpClient::has_response));
     }
     assert!(meanwhile > 0, "nobody was served while passwords were checked");
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.response().status).collect();

@@ -32,7 +32,7 @@ impl Scene {
         let text = String::from_utf8_lossy(&client.rest()).into_owned();
         assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{shown:?}: {text}");
         assert!(text.contains("Connection: close\r\n"), "{shown:?}: {text}");
-        assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "one answer to {shown:?}: {text}");
+        assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "one response to {shown:?}: {text}");
         assert_eq!(self.origin.seen().len(), seen, "the origin saw something of {shown:?}");
         self.gateway.wait_metric("weir_defensive_closes_total", &[], before + 1.0);
         assert_eq!(self.gateway.metric("weir_defensive_closes_total"), before + 1.0, "{shown:?}");
@@ -166,7 +166,7 @@ fn h1_13_a_client_that_does_not_read_its_responses_is_not_read_from() {
     while sent < 64 << 20 && client.try_send(&requests) {
         sent += requests.len();
     }
-    assert!(sent < 64 << 20, "it took {sent} bytes of requests whose answers nobody reads");
+    assert!(sent < 64 << 20, "it took {sent} bytes of requests whose responses nobody reads");
     let grown = scene.gateway.process().resident().saturating_sub(before);
     assert!(grown < 8 << 20, "{grown} bytes for one client that does not read");
     assert_eq!(scene.client().get("/").status, 200, "others are served");
@@ -222,7 +222,7 @@ fn is_http_date(text: &str) -> bool {
 }
 
 #[test]
-fn answers_of_the_gateways_own_have_one_date() {
+fn responses_of_the_gateways_own_have_one_date() {
     let origin = Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec()));
     let tables = "[[route]]\nname = \"own\"\npath = \"/own\"\nresponse = { status = 200, body = \"hi\" }\n\
          [[route]]\nname = \"moved\"\npath = \"/moved\"\nredirect = { path = \"/own\" }\n\

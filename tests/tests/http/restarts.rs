@@ -124,7 +124,7 @@ fn connect_failures_beyond_the_retry_budget_cost_no_request() {
             std::thread::spawn(move || HttpClient::connect(&address).get("/").status)
         })
         .collect();
-    let statuses: Vec<u16> = clients.into_iter().map(|client| client.join().expect("an answer")).collect();
+    let statuses: Vec<u16> = clients.into_iter().map(|client| client.join().expect("a response")).collect();
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     gateway.finish();
 }

@@ -36,7 +36,7 @@ impl Scene {
         client.response()
     }
 
-    /// The upstream that answers a GET.
+    /// The upstream that responds to a GET.
     fn upstream_of(&self, host: &str, path: &str) -> String {
         let response = self.ask(&format!("GET {path}"), &format!("Host: {host}\r\n"));
         match response.status {
@@ -284,7 +284,7 @@ upstream = "server"
     assert_ne!(good, bad);
     let reload = |text: &str| {
         std::fs::write(&gateway.file, text).expect("written");
-        gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered")
+        gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("a response")
     };
     assert_eq!(reload(&bad).status, 422, "as long as nobody says otherwise the file is refused");
     assert_eq!(client.get("/broken").status, 200, "and the last good one serves");
@@ -367,8 +367,8 @@ upstream = "server"
         client.send(format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"));
         client.response()
     };
-    let of_domain = |answer: &Response| answer.field("x-domain");
-    let of_route = |answer: &Response| answer.field("x-route");
+    let of_domain = |response: &Response| response.field("x-domain");
+    let of_route = |response: &Response| response.field("x-route");
     let cart = ask("a.shop.example", "/cart", 1_024);
     assert_eq!((cart.status, of_domain(&cart), of_route(&cart)), (200, Some("shop".to_owned()), None));
     assert_eq!(ask("shop.example", "/other", 0).status, 404, "the domain's hosts are those of its routes alone");
@@ -389,7 +389,7 @@ upstream = "server"
     let good = std::fs::read_to_string(&gateway.file).expect("its file");
     let reload = |text: &str| {
         std::fs::write(&gateway.file, text).expect("written");
-        gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered")
+        gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("a response")
     };
     let status_of = |host: &str| {
         let mut client = HttpClient::connect(&gateway.address);

@@ -55,12 +55,12 @@ fn a_reload_moves_requests_to_another_origin_between_two_requests() {
     let text = std::fs::read_to_string(&gateway.file).expect("its file");
     let text = text.replace(&one.address.text(), &two.address.text());
     std::fs::write(&gateway.file, text).expect("written");
-    assert_eq!(gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered").status, 200);
+    assert_eq!(gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("a response").status, 200);
     assert_eq!(client.get("/").status, 200);
     assert_eq!((one.seen().len(), two.seen().len()), (1, 1));
     let text = std::fs::read_to_string(&gateway.file).expect("its file").replace("\"http\"", "\"redis\"");
     std::fs::write(&gateway.file, text).expect("written");
-    let refused = gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered");
+    let refused = gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("a response");
     assert!(refused.body.contains("cannot change its protocol"), "{}", refused.body);
     assert_eq!(client.get("/").status, 200);
     drop(client);
@@ -74,9 +74,9 @@ fn curl_gets_posts_and_uploads() {
             Some(_) => weir_tests::http::unchunked(&request[1]),
             None => request[1].clone(),
         };
-        let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-        answer.extend_from_slice(&body);
-        Act::Reply(answer)
+        let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+        response.extend_from_slice(&body);
+        Act::Reply(response)
     });
     let gateway = Gateway::start(Config::http(&origin.address));
     let url = format!("http://{}/path", gateway.address.text());

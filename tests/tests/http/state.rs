@@ -15,7 +15,7 @@ use weir_tests::stream::Address;
 
 const ROUTES: &str = "[[route]]\nname = \"bad\"\nlisteners = [\"test\"]\npath_prefix = \"/bad\"\nupstream = \"server\"";
 
-/// Answers 500 to `/bad`, 404 to `/none`, and 200 to everything else.
+/// Responds with 500 to `/bad`, 404 to `/none`, and 200 to everything else.
 fn origin() -> Faulty {
     Faulty::http(|request| {
         let has = |path: &[u8]| request[0].windows(path.len()).any(|window| window == path);
@@ -153,10 +153,10 @@ fn a_listener_with_another_threshold_is_not_warned_about_below_it() {
 
 /// A check of `/readyz?verbose`, behind the status of the whole.
 fn check(gateway: &Gateway, name: &str) -> (u16, String, Value) {
-    let answer = gateway.admin.get("/readyz?verbose");
-    let all = answer.json();
+    let response = gateway.admin.get("/readyz?verbose");
+    let all = response.json();
     let own = all["checks"].as_array().expect("checks").iter().find(|check| check["name"] == name).expect("it").clone();
-    (answer.status, all["status"].as_str().expect("a status").to_owned(), own)
+    (response.status, all["status"].as_str().expect("a status").to_owned(), own)
 }
 
 #[test]

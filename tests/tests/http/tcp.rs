@@ -274,9 +274,9 @@ fn tls_may_end_here_in_front_of_plain_tcp() {
     let mut stream =
         weir_tests::stream::Stream::connect_tls(gateway.address.tcp(), files.client_config()).expect("TLS");
     stream.write_all(b"hello").expect("open");
-    let mut answer = [0; 5];
-    stream.read_exact(&mut answer).expect("repeated");
-    assert_eq!(&answer, b"hello");
+    let mut response = [0; 5];
+    stream.read_exact(&mut response).expect("repeated");
+    assert_eq!(&response, b"hello");
     drop(stream);
     gateway.finish();
 }
@@ -287,9 +287,9 @@ fn an_endpoint_that_wants_it_gets_the_address_of_the_client() {
     let nginx = Nginx::start("proxy_protocol", told);
     let ask = |stream: &mut TcpStream| {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("open");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("whole");
-        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("whole");
+        response.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     };
     for version in ["v1", "v2"] {
         let upstream = format!("[upstream.tcp]\nproxy_header = \"{version}\"");

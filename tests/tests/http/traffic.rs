@@ -106,10 +106,10 @@ fn download(gateway: &Gateway, mut client: HttpClient, streams: &Receiver<TcpStr
     let asked = head_of(&mut origin);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", STEPS * STEP_BYTES);
     origin.write_all(head.as_bytes()).expect("taken");
-    let answered = head_at(&mut client);
+    let response = head_at(&mut client);
     let mut so_far = Traffic {
         client_read: request.len(),
-        client_written: answered.len(),
+        client_written: response.len(),
         upstream_read: head.len(),
         upstream_written: asked.len(),
     };
@@ -168,10 +168,10 @@ fn an_upload_moves_the_counters_of_both_sides_while_it_runs() {
         so_far.upstream_written += STEP_BYTES;
         assert_exactly(&gateway, so_far);
     }
-    let answer = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nhi";
-    origin.expect("a connection").write_all(answer.as_bytes()).expect("taken");
+    let sent = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nhi";
+    origin.expect("a connection").write_all(sent.as_bytes()).expect("taken");
     let response = client.response();
-    so_far.upstream_read += answer.len();
+    so_far.upstream_read += sent.len();
     so_far.client_written += response.head.len() + response.body.len();
     assert_exactly(&gateway, so_far);
     drop(client);
@@ -184,16 +184,16 @@ fn small_responses_count_while_their_connection_stays_open() {
     let gateway = Gateway::start(Config::http(&address));
     let mut client = HttpClient::connect(&gateway.address);
     let request = "GET / HTTP/1.1\r\nHost: test.example\r\n\r\n";
-    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    let sent = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
     let (mut origin, mut so_far) = (None, Traffic::default());
     for _ in 0..20 {
         client.send(request);
         let origin = origin.get_or_insert_with(|| streams.recv_timeout(WAIT).expect("a connection to the origin"));
         so_far.upstream_written += head_of(origin).len();
-        origin.write_all(answer.as_bytes()).expect("taken");
+        origin.write_all(sent.as_bytes()).expect("taken");
         let response = client.response();
         so_far.client_read += request.len();
-        so_far.upstream_read += answer.len();
+        so_far.upstream_read += sent.len();
         so_far.client_written += response.head.len() + response.body.len();
         assert_exactly(&gateway, so_far);
     }
@@ -229,7 +229,7 @@ impl Counted {
     }
 }
 
-/// An origin of HTTP/2 that answers its first request with a part for each word of the test.
+/// An origin of HTTP/2 that responds to its first request with a part for each word of the test.
 fn stepping_http2_origin(counted: Arc<Counted>, steps: Receiver<usize>) -> Http2Origin {
     let steps = Mutex::new(steps);
     Http2Origin::start(move |_, peer| {

@@ -22,7 +22,7 @@ fn reply(status: &str, body: &str) -> Act {
     Act::Reply(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
-/// An origin that answers everything so.
+/// An origin that responds to everything so.
 fn origin(status: &'static str, body: &'static str) -> Faulty {
     Faulty::http(move |_| reply(status, body))
 }
@@ -31,8 +31,8 @@ fn before<'a>(origins: impl IntoIterator<Item = &'a Address>) -> Config {
     Config { protocol: "http", ..Config::to_all(origins) }
 }
 
-/// An origin that answers so as soon as it has a head, and reads on. Its threads end with the connections.
-fn hasty(answer: &'static str) -> Address {
+/// An origin that responds so as soon as it has a head, and reads on. Its threads end with the connections.
+fn hasty(response: &'static str) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = Address::Tcp(listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
@@ -45,7 +45,7 @@ fn hasty(answer: &'static str) -> Address {
                         _ => return,
                     }
                 }
-                let _ = stream.write_all(answer.as_bytes());
+                let _ = stream.write_all(response.as_bytes());
                 while matches!(stream.read(&mut bytes), Ok(1..)) {}
             });
         }
@@ -92,7 +92,7 @@ fn failures_are_retried_only_where_that_is_safe_and_configured() {
     assert_eq!(statuses, BTreeSet::from([200, 503]), "the origin may have acted on a POST");
     drop(client);
     gateway.finish();
-    // All fail: the client has the last answer, not one of the gateway's own.
+    // All fail: the client has the last response, not one of the gateway's own.
     let gateway = Gateway::start(
         before([&bad.address])
             .upstream(NO_OTHER_HELP)
@@ -108,8 +108,8 @@ fn failures_are_retried_only_where_that_is_safe_and_configured() {
 
 #[test]
 fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
-    // Answers as soon as it has the head, or only when all of the body is there.
-    for answers_early in [false, true] {
+    // Responds as soon as it has the head, or only when all of the body is there.
+    for responds_early in [false, true] {
         let bad = origin("503 Service Unavailable", "no");
         let good = Faulty::http(|request| {
             let body = match field(&request[0], "transfer-encoding") {
@@ -118,7 +118,7 @@ fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
             };
             reply("200 OK", &String::from_utf8_lossy(&body))
         });
-        let first = if answers_early {
+        let first = if responds_early {
             hasty("HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         } else {
             bad.address.clone()
@@ -166,7 +166,7 @@ fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
 }
 
 #[test]
-fn an_answer_that_says_when_to_come_again_is_the_clients() {
+fn a_response_that_says_when_to_come_again_is_the_clients() {
     let bad = Faulty::http(|_| {
         Act::Reply(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n".to_vec())
     });
@@ -250,7 +250,7 @@ fn the_requests_under_way_at_a_restart_are_one_failure() {
     // Half of them, as they come in turns.
     until_true("requests to be under way there", || waiting.load(Ordering::SeqCst) == 20);
     ends.store(true, Ordering::SeqCst);
-    let failed = clients.into_iter().map(|client| client.join().expect("an answer"));
+    let failed = clients.into_iter().map(|client| client.join().expect("a response"));
     assert_eq!(failed.filter(|status| *status == 502).count(), 20);
     assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
     gateway.finish();
@@ -391,7 +391,7 @@ fn a_body_that_comes_too_slowly_is_refused() {
     let mut client = HttpClient::connect(&gateway.address);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
     let begun = Instant::now();
-    while !client.has_answer() && client.try_send("x") {
+    while !client.has_response() && client.try_send("x") {
         assert!(begun.elapsed() < Duration::from_secs(20), "it was never refused");
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -528,7 +528,7 @@ fn an_origin_that_closes_between_two_health_checks_is_well() {
 }
 
 #[test]
-fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
+fn responses_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
     let origin = Faulty::http(|request| match &request[0] {
         head if head.starts_with(b"GET /bad") => reply("500 Oh", ""),
         head if head.starts_with(b"GET /hang") => Act::Silence,
@@ -553,7 +553,7 @@ fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
 }
 
 #[test]
-fn an_answer_may_pause_for_longer_than_a_request_and_as_long_as_its_route_says() {
+fn a_response_may_pause_for_longer_than_a_request_and_as_long_as_its_route_says() {
     let origin = hasty("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
     let timeouts = "[listener.http]\nhalf_close = true\nbody_idle_timeout = \"50ms\"\nresponse_idle_timeout = \"30s\"";
     let half_closed = "half_close_timeout = \"200ms\"";

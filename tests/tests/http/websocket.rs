@@ -107,8 +107,8 @@ fn a_handshake_that_is_none_is_426_and_the_connection_goes_on() {
 }
 
 #[test]
-fn w8_nothing_goes_to_the_origin_before_its_101_and_another_answer_is_plain_http() {
-    for (answer, status) in [
+fn w8_nothing_goes_to_the_origin_before_its_101_and_another_response_is_plain_http() {
+    for (head_and_body, status) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 200),
         ("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", 403),
         ("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 502),
@@ -125,14 +125,14 @@ fn w8_nothing_goes_to_the_origin_before_its_101_and_another_answer_is_plain_http
     ] {
         let origin = Faulty::http(move |_| {
             std::thread::sleep(Duration::from_millis(200));
-            Act::Reply(answer.as_bytes().to_vec())
+            Act::Reply(head_and_body.as_bytes().to_vec())
         });
         let gateway = gateway(&origin.address);
         let mut client = HttpClient::connect(&gateway.address);
         // Bytes behind the handshake are a request if there is no tunnel; in a tunnel they would never be seen as one.
         client.send(handshake("/", "") + "GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
         let response = client.response();
-        assert_eq!(response.status, status, "{answer}");
+        assert_eq!(response.status, status, "{head_and_body}");
         assert_eq!(response.field("upgrade"), None);
         let second = client.response();
         let seen = origin.seen();

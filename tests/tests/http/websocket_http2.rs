@@ -121,10 +121,10 @@ fn a_stream_is_a_websocket_and_the_origin_sees_one_of_http_1() {
         "websocket",
         &[("sec-websocket-protocol", "chat.1, chat.2"), ("origin", "http://page.example")],
     );
-    // Not waiting for the answer is allowed.
+    // Not waiting for the response is allowed.
     client.send(data(1, &masked(0x81, b"early")));
-    let answered = client.next_of(kind::HEADERS);
-    assert_eq!((answered.status(), answered.flags & flag::END_STREAM), (Some(200), 0));
+    let response = client.next_of(kind::HEADERS);
+    assert_eq!((response.status(), response.flags & flag::END_STREAM), (Some(200), 0));
     let large: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
     let frames: [(u8, &[u8]); 6] = [
         (0x82, b""),

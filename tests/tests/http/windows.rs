@@ -99,9 +99,9 @@ impl Windows {
     }
 }
 
-/// An origin that answers its first requests with long bodies and the others with two bytes, as windows let it.
-struct LongAnswers {
-    /// How many answers are long.
+/// An origin that responds to its first requests with long bodies and to the others with two bytes, as windows let it.
+struct LongResponses {
+    /// How many responses are long.
     count: usize,
     bytes: usize,
     piece: usize,
@@ -129,7 +129,7 @@ impl OriginView {
     }
 }
 
-impl LongAnswers {
+impl LongResponses {
     fn start(self) -> (Http2Origin, Arc<OriginView>) {
         let seen = Arc::<OriginView>::default();
         let own = seen.clone();
@@ -291,7 +291,7 @@ fn twenty_uploads_that_the_origin_does_not_read_hold_up_no_other_of_their_connec
 #[test]
 fn small_frames_that_nobody_reads_end_no_connection_to_an_origin() {
     // Messages of gRPC, say: 20 bytes each, as many as the window takes.
-    let (origin, seen) = LongAnswers { count: 3, bytes: MIB, piece: 20, distance: Duration::ZERO }.start();
+    let (origin, seen) = LongResponses { count: 3, bytes: MIB, piece: 20, distance: Duration::ZERO }.start();
     let gateway = Gateway::start(before(&origin.address));
     let client = stalled_client(&gateway, Some(0), 3);
     // A frame of each stream may be passed on before it is known that none is wanted.
@@ -309,7 +309,7 @@ fn small_frames_that_nobody_reads_end_no_connection_to_an_origin() {
 #[test]
 fn windows_grow_with_bytes_read_over_a_distance_and_not_for_a_stalled_stream() {
     let distance = Duration::from_millis(15);
-    let (origin, seen) = LongAnswers { count: 3, bytes: 12 * MIB, piece: 16 * 1024, distance }.start();
+    let (origin, seen) = LongResponses { count: 3, bytes: 12 * MIB, piece: 16 * 1024, distance }.start();
     let gateway = Gateway::start(before(&origin.address));
     let client = stalled_client(&gateway, Some(0), 2);
     std::thread::sleep(20 * distance);
@@ -323,7 +323,7 @@ fn windows_grow_with_bytes_read_over_a_distance_and_not_for_a_stalled_stream() {
 #[test]
 fn windows_shrink_while_streams_hold_much_and_memory_stays_within_the_budget() {
     let distance = Duration::from_millis(15);
-    let (origin, seen) = LongAnswers { count: 9, bytes: 16 * MIB, piece: 16 * 1024, distance }.start();
+    let (origin, seen) = LongResponses { count: 9, bytes: 16 * MIB, piece: 16 * 1024, distance }.start();
     let mut gateway = Gateway::start(before(&origin.address));
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content().len(), 16 * MIB);
     assert_eq!(seen.largest_window(), 32 << 20);
@@ -351,7 +351,7 @@ fn windows_shrink_while_streams_hold_much_and_memory_stays_within_the_budget() {
 
 #[test]
 fn a_budget_that_is_used_up_costs_the_streams_that_nobody_reads() {
-    let (origin, _) = LongAnswers { count: 120, bytes: MIB, piece: 16 * 1024, distance: Duration::ZERO }.start();
+    let (origin, _) = LongResponses { count: 120, bytes: MIB, piece: 16 * 1024, distance: Duration::ZERO }.start();
     // A hundred windows of 64 KiB do not fit.
     let gateway = Gateway::start(before(&origin.address).tables("[limits]\nbuffered_bytes = \"4MiB\""));
     let client = stalled_client(&gateway, Some(0), 100);
@@ -534,7 +534,7 @@ fn a_request_that_is_taken_back_and_a_short_body_are_no_reason_to_measure_a_dist
 
 #[test]
 fn the_keys_of_windows_hold_towards_clients_and_towards_origins() {
-    let (origin, seen) = LongAnswers { count: 0, bytes: 0, piece: 1_024, distance: Duration::ZERO }.start();
+    let (origin, seen) = LongResponses { count: 0, bytes: 0, piece: 1_024, distance: Duration::ZERO }.start();
     let config = before(&origin.address)
         .upstream("stream_window = \"128KiB\"\nstream_window_max = \"128KiB\"")
         .listener("[listener.http]\nhttp2_stream_window = \"2MiB\"\nhttp2_stream_window_max = \"2MiB\"");

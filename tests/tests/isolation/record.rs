@@ -91,7 +91,7 @@ fn while_open(stand: &Stand, faults: &mut Vec<String>) {
         }
     }
     if matches!(name, "Redis" | "HTTP/1.1" | "HTTP/2") && requests < SMALL as f64 {
-        faults.push(format!("weir_requests_total: {requests} after {SMALL} answers"));
+        faults.push(format!("weir_requests_total: {requests} after {SMALL} responses"));
     }
 }
 

@@ -39,8 +39,8 @@ fn http(stand: &Stand) -> Vec<String> {
         }
         let upload = vec![b'u'; 70_000 * round];
         match caller.exchange(&[(Ask::Small, Vec::new()), (Ask::Echo(upload.len()), upload.clone())]) {
-            Ok(answers) if answers[0] == b"ok" && answers[1] == upload => {}
-            Ok(_) => faults.push(format!("round {round}: another answer behind the refusal")),
+            Ok(responses) if responses[0] == b"ok" && responses[1] == upload => {}
+            Ok(_) => faults.push(format!("round {round}: another response behind the refusal")),
             Err(error) => faults.push(format!("round {round}: {error} behind the refusal")),
         }
     }
@@ -56,7 +56,7 @@ fn websocket(stand: &Stand) -> Vec<String> {
         statuses.push(client.response().status);
     }
     let is_right = statuses == [503, 503, 101];
-    (!is_right).then(|| format!("answers {statuses:?}")).into_iter().collect()
+    (!is_right).then(|| format!("responses {statuses:?}")).into_iter().collect()
 }
 
 /// Connections that knew where a slot was, and begin something when it has moved.

@@ -26,8 +26,8 @@ fn changed(
         .enumerate()
         .map(|(at, size)| (Ask::Echo(size), (0..size).map(|byte| (byte * 7 + at * 31 + round) as u8).collect()))
         .collect();
-    let answers = caller.exchange(&asks)?;
-    Ok(answers.iter().zip(&asks).filter(|(answer, (_, sent))| *answer != sent).count())
+    let responses = caller.exchange(&asks)?;
+    Ok(responses.iter().zip(&asks).filter(|(response, (_, sent))| *response != sent).count())
 }
 
 /// Large ones behind small ones, and behind each other.

@@ -33,7 +33,7 @@ fn run(bench: &Bench, words: &[&str], json: &str) -> (String, Value) {
 }
 
 #[test]
-fn every_protocol_is_carried_by_every_gateway_without_a_wrong_answer_and_cores_have_their_share() {
+fn every_protocol_is_carried_by_every_gateway_without_a_wrong_response_and_cores_have_their_share() {
     let bench = bench();
     let peers = ["--peers", "nginx,haproxy,envoy,direct"];
     let scenarios = ["lab", "ladder", "http1.toml", "http2.toml", "websocket.toml", "--at", "8"];

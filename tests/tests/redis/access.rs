@@ -97,8 +97,8 @@ fn a_wrong_upstream_password_is_reported_and_mended_by_a_reload() {
     let config = Config::to(&server.address).upstream_password(folder.path(), None, "wrong");
     let gateway = Gateway::start_unready(config);
     let mut client = gateway.connect();
-    let answer = client.call(&["GET", "k"]);
-    assert!(answer.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&answer));
+    let reply = client.call(&["GET", "k"]);
+    assert!(reply.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&reply));
     client.expect(&["PING"], b"+PONG\r\n");
     weir_tests::gateway::secret_file(folder.path(), "upstream-password", THEIRS);
     let reload = gateway.admin.post("/api/v1/reload", "");
@@ -118,8 +118,8 @@ fn guessing_is_slowed_counted_and_ended() {
     let mut client = gateway.connect();
     let started = Instant::now();
     for _ in 0..2 {
-        let answer = client.call(&["AUTH", "guess"]);
-        assert!(answer.starts_with(b"-WRONGPASS"));
+        let reply = client.call(&["AUTH", "guess"]);
+        assert!(reply.starts_with(b"-WRONGPASS"));
     }
     client.command(&["AUTH", "guess"]);
     let (last, end) = client.read_to_end(Duration::from_secs(5));

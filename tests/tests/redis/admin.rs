@@ -15,9 +15,9 @@ fn probes_say_how_it_stands() {
     let mut server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     for path in ["/livez", "/readyz", "/startupz"] {
-        let answer = gateway.admin.get(path);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-        assert_eq!(answer.json()["status"], "pass", "{path}");
+        let response = gateway.admin.get(path);
+        assert_eq!(response.status, 200, "{path}: {}", response.body);
+        assert_eq!(response.json()["status"], "pass", "{path}");
     }
     let verbose = gateway.admin.get("/readyz?verbose").body;
     assert!(verbose.contains("driver"), "/readyz shows the driver: {verbose}");
@@ -136,13 +136,13 @@ fn a_token_is_demanded_where_one_is_set() {
         let ask = |token: &str| {
             let fields = [("Authorization", token)];
             let fields = if token.is_empty() { &fields[..0] } else { &fields[..] };
-            gateway.admin.request("GET", path, fields, "").expect("an answer").status
+            gateway.admin.request("GET", path, fields, "").expect("a response").status
         };
         assert_eq!(ask(""), 401, "{path}");
         assert_eq!(ask("Bearer wrong"), 401, "{path}");
         assert_eq!(ask("Bearer let-me-in-let-me-in"), 200, "{path}");
     }
-    let refused = gateway.admin.request("POST", "/api/v1/drain", &[], "").expect("an answer");
+    let refused = gateway.admin.request("POST", "/api/v1/drain", &[], "").expect("a response");
     assert_eq!(refused.status, 401);
     // Metrics cannot be scraped without the token, so the end is judged by hand.
     gateway.process().signal("TERM");
@@ -156,7 +156,7 @@ fn foreign_sites_and_foreign_host_names_are_refused() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     let ask = |method: &str, fields: &[(&str, &str)]| {
-        gateway.admin.request(method, "/api/v1/reload", fields, "").expect("an answer").status
+        gateway.admin.request(method, "/api/v1/reload", fields, "").expect("a response").status
     };
     let rebound = ask("POST", &[("Host", "evil.example:9900")]);
     assert!((400..500).contains(&rebound), "DNS rebinding: {rebound}");
@@ -190,9 +190,9 @@ fn the_admin_port_answers_while_the_workers_are_saturated() {
     gateway.wait_metric("weir_requests_total", &[], 5_000.0);
     let mut times: Vec<Duration> = (0..40)
         .map(|_| {
-            let answer = gateway.admin.get("/metrics");
-            assert_eq!(answer.status, 200);
-            answer.elapsed
+            let response = gateway.admin.get("/metrics");
+            assert_eq!(response.status, 200);
+            response.elapsed
         })
         .collect();
     stop.store(true, Ordering::Relaxed);
@@ -201,7 +201,7 @@ fn the_admin_port_answers_while_the_workers_are_saturated() {
     }
     times.sort();
     eprintln!(
-        "half of the answers took up to {:?}, nine of ten {:?}",
+        "half of the responses took up to {:?}, nine of ten {:?}",
         times[times.len() / 2],
         times[times.len() * 9 / 10]
     );

@@ -103,14 +103,14 @@ fn write(address: &Address, id: usize, stop: &AtomicBool, seen: &NodeTraffic) {
                 assert!(came >= wanted, "{key}: {came} after {wanted}: an acknowledged write is lost");
             }
             (counts[at], is_certain[at]) = (came, true);
-            seen.answered.fetch_add(1, Ordering::Relaxed);
+            seen.completed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 #[derive(Default)]
 struct NodeTraffic {
-    answered: AtomicU64,
+    completed: AtomicU64,
     refused: AtomicU64,
     last_error: std::sync::Mutex<Option<(Instant, String)>>,
 }
@@ -131,14 +131,14 @@ fn under_writes(cluster: &mut Cluster, disturb: impl FnOnce(&mut Cluster, &NodeT
     progress(&seen);
     stop.store(true, Ordering::Relaxed);
     writers.into_iter().for_each(|writer| writer.join().expect("no write was lost"));
-    eprintln!("{:?} answered, {:?} refused", seen.answered, seen.refused);
+    eprintln!("{:?} completed, {:?} refused", seen.completed, seen.refused);
     seen
 }
 
-/// Waits until some thousand more writes are answered.
+/// Waits until some thousand more writes have replies.
 fn progress(seen: &NodeTraffic) {
-    let target = seen.answered.load(Ordering::Relaxed) + 4_000;
-    weir_tests::deadline::until_true("more writes", || seen.answered.load(Ordering::Relaxed) >= target);
+    let target = seen.completed.load(Ordering::Relaxed) + 4_000;
+    weir_tests::deadline::until_true("more writes", || seen.completed.load(Ordering::Relaxed) >= target);
 }
 
 #[test]

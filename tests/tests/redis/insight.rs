@@ -14,14 +14,14 @@ fn gateway(server: &Server, lines: &str) -> Gateway {
 }
 
 fn ask(gateway: &Gateway, path: &str) -> serde_json::Value {
-    let answer = gateway.admin.get(path);
-    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-    answer.json()
+    let response = gateway.admin.get(path);
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+    response.json()
 }
 
-/// The keys of an answer, in its order.
-fn keys(answer: &serde_json::Value, list: &str) -> Vec<String> {
-    let keys = answer[list].as_array().expect("a list").iter();
+/// The keys of a response, in its order.
+fn keys(response: &serde_json::Value, list: &str) -> Vec<String> {
+    let keys = response[list].as_array().expect("a list").iter();
     keys.map(|key| key["key"].as_str().expect("a key").to_owned()).collect()
 }
 
@@ -47,15 +47,15 @@ fn the_hottest_keys_are_listed_in_order_over_all_workers() {
                 (0..8).for_each(|_| drop(client.reply()));
             }
         }
-        let answer = ask(&gateway, "/api/v1/hot-keys");
-        assert_eq!(keys(&answer, "hot_keys"), ["hot key\\n", "warm"], "{answer}");
-        let hot = &answer["hot_keys"][0];
+        let response = ask(&gateway, "/api/v1/hot-keys");
+        assert_eq!(keys(&response, "hot_keys"), ["hot key\\n", "warm"], "{response}");
+        let hot = &response["hot_keys"][0];
         assert_eq!((&hot["command"], &hot["db"], &hot["upstream"]), (&"get".into(), &3.into(), &"server".into()));
         // 2,400 of 3,200 requests, of which every second one was looked at.
         let samples = hot["samples"].as_u64().expect("a number");
-        assert!((1_000..=1_400).contains(&samples), "{answer}");
+        assert!((1_000..=1_400).contains(&samples), "{response}");
         assert_eq!(ask(&gateway, "/api/v1/hot-keys?limit=1")["hot_keys"].as_array().map(Vec::len), Some(1));
-        assert_eq!((&answer["sample"], &answer["workers_silent"]), (&2.into(), &serde_json::json!([])));
+        assert_eq!((&response["sample"], &response["workers_silent"]), (&2.into(), &serde_json::json!([])));
     }
 }
 
@@ -64,9 +64,9 @@ fn keys_can_be_hidden_or_left_alone() {
     let server = Server::start(Kind::Redis);
     let hashed = gateway(&server, "names = \"hashed\"\n");
     hashed.connect().expect(&["SET", "session:secret", "v"], b"+OK\r\n");
-    let answer = ask(&hashed, "/api/v1/hot-keys");
-    assert!(!answer.to_string().contains("secret"), "{answer}");
-    assert!(keys(&answer, "hot_keys")[0].starts_with('#'), "{answer}");
+    let response = ask(&hashed, "/api/v1/hot-keys");
+    assert!(!response.to_string().contains("secret"), "{response}");
+    assert!(keys(&response, "hot_keys")[0].starts_with('#'), "{response}");
     let off = gateway(&server, "names = \"off\"\n");
     let mut client = off.connect();
     client.expect(&["SET", "session:secret", &"v".repeat(100_000)], b"+OK\r\n");
@@ -88,17 +88,17 @@ fn big_keys_are_found_in_requests_and_replies_small_streamed_and_pipelined() {
     client.expect(&["SET", "written-large", &"w".repeat(1_000_000)], b"+OK\r\n");
     client.send(&encode_all(&[&["GET", "small"], &["GET", "read"], &["GET", "small"], &["GET", "read-large"]]));
     (0..4).for_each(|_| drop(client.reply()));
-    let answer = ask(&gateway, "/api/v1/big-keys");
-    assert_eq!(keys(&answer, "big_keys"), ["read-large", "written-large", "read", "written"], "{answer}");
+    let response = ask(&gateway, "/api/v1/big-keys");
+    assert_eq!(keys(&response, "big_keys"), ["read-large", "written-large", "read", "written"], "{response}");
     let told = |at: usize| {
-        let key = &answer["big_keys"][at];
+        let key = &response["big_keys"][at];
         (key["bytes"].as_u64().expect("a number"), key["direction"].as_str().expect("a word").to_owned())
     };
     for (at, (bytes, direction)) in
         [(3_000_000, "reply"), (1_000_000, "request"), (40_000, "reply"), (30_000, "request")].into_iter().enumerate()
     {
         let (found, way) = told(at);
-        assert!((bytes..bytes + 100).contains(&found) && way == direction, "{answer}");
+        assert!((bytes..bytes + 100).contains(&found) && way == direction, "{response}");
     }
 }
 
@@ -113,18 +113,18 @@ fn a_slow_request_is_listed_with_its_client_and_its_times() {
     client.command(&["SET", "k", "v", "EX", "100"]);
     assert_eq!(client.reply(), b"+OK\r\n");
     drop(asleep);
-    let answer = ask(&gateway, "/api/v1/slow-log");
-    let entries = answer["slow_requests"].as_array().expect("a list");
-    assert_eq!(entries.len(), 1, "{answer}");
+    let response = ask(&gateway, "/api/v1/slow-log");
+    let entries = response["slow_requests"].as_array().expect("a list");
+    assert_eq!(entries.len(), 1, "{response}");
     let entry = &entries[0];
-    assert_eq!(entry["command"], serde_json::json!(["SET", "k", "v", "EX", "100"]), "{answer}");
-    assert_eq!((&entry["client_name"], &entry["user"]), (&"batch-job".into(), &"default".into()), "{answer}");
+    assert_eq!(entry["command"], serde_json::json!(["SET", "k", "v", "EX", "100"]), "{response}");
+    assert_eq!((&entry["client_name"], &entry["user"]), (&"batch-job".into(), &"default".into()), "{response}");
     assert_eq!((&entry["outcome"], &entry["listener"]), (&"ok".into(), &"test".into()));
     assert_eq!(entry["endpoint"], server.address.text());
     let seconds = |part: &str| entry[format!("{part}_seconds")].as_f64().expect("a number");
-    assert!(seconds("duration") >= 0.05 && seconds("upstream") >= 0.05, "{answer}");
+    assert!(seconds("duration") >= 0.05 && seconds("upstream") >= 0.05, "{response}");
     let parts = seconds("gateway") + seconds("upstream");
-    assert!((seconds("duration") - parts).abs() < 1e-6, "{answer}");
+    assert!((seconds("duration") - parts).abs() < 1e-6, "{response}");
     assert_eq!(gateway.metric("weir_redis_slow_requests_total"), 1.0);
     // The server's own log is another, and still the server's.
     assert!(client.call(&["SLOWLOG", "LEN"]).starts_with(b":"));
@@ -145,11 +145,11 @@ fn blocking_commands_are_not_slow_and_a_lost_reply_is() {
     let asleep = server.sleep(Duration::from_millis(900));
     client.expect(&["GET", "session:secret"], b"-ERR weir: upstream timeout\r\n");
     drop(asleep);
-    let answer = ask(&gateway, "/api/v1/slow-log");
-    let entries = answer["slow_requests"].as_array().expect("a list");
-    assert_eq!(entries[0]["outcome"], "timeout", "{answer}");
-    assert_eq!(entries[0]["command"], serde_json::json!(["get", "... (1 more arguments)"]), "{answer}");
-    assert!(!answer.to_string().contains("blpop") && !answer.to_string().contains("secret"), "{answer}");
+    let response = ask(&gateway, "/api/v1/slow-log");
+    let entries = response["slow_requests"].as_array().expect("a list");
+    assert_eq!(entries[0]["outcome"], "timeout", "{response}");
+    assert_eq!(entries[0]["command"], serde_json::json!(["get", "... (1 more arguments)"]), "{response}");
+    assert!(!response.to_string().contains("blpop") && !response.to_string().contains("secret"), "{response}");
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn every_request_can_be_kept_and_the_ring_stays_small() {
     }
     client.send(&encode_all(&[&["MULTI"], &["INCR", "n"], &["GET", "k1"], &["EXEC"]]));
     (0..4).for_each(|_| drop(client.reply()));
-    let answer = ask(&gateway, "/api/v1/slow-log");
-    let entries = answer["slow_requests"].as_array().expect("a list");
-    assert_eq!(entries.len(), 4, "{answer}");
-    assert_eq!(entries[0]["command"], serde_json::json!(["exec", "(2 commands)", "INCR", "n"]), "{answer}");
-    assert_eq!(entries[1]["command"], serde_json::json!(["SET", "k19", "v"]), "{answer}");
+    let response = ask(&gateway, "/api/v1/slow-log");
+    let entries = response["slow_requests"].as_array().expect("a list");
+    assert_eq!(entries.len(), 4, "{response}");
+    assert_eq!(entries[0]["command"], serde_json::json!(["exec", "(2 commands)", "INCR", "n"]), "{response}");
+    assert_eq!(entries[1]["command"], serde_json::json!(["SET", "k19", "v"]), "{response}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const LASTS: Duration = Duration::from_secs(8);
 /// The results of all clients together.
 #[derive(Default)]
 struct ClientTotals {
-    answered: AtomicU64,
+    completed: AtomicU64,
     refused: AtomicU64,
     left: AtomicU64,
 }
@@ -42,7 +42,7 @@ fn bulk(text: &str) -> Vec<u8> {
 /// reply of somebody else.
 fn judge(what: &str, came: &[u8], wanted: &[u8], seen: &ClientTotals) {
     if came == wanted {
-        seen.answered.fetch_add(1, Ordering::Relaxed);
+        seen.completed.fetch_add(1, Ordering::Relaxed);
     } else if came.starts_with(b"-ERR weir: ") || came.windows(12).any(|part| part == b"\n-ERR weir: ") {
         seen.refused.fetch_add(1, Ordering::Relaxed);
     } else {
@@ -163,13 +163,13 @@ fn churn(shards: usize, kills: bool) {
     for client in clients {
         client.join().expect("no client saw a foreign reply");
     }
-    let (answered, refused, left) = (
-        seen.answered.load(Ordering::Relaxed),
+    let (completed, refused, left) = (
+        seen.completed.load(Ordering::Relaxed),
         seen.refused.load(Ordering::Relaxed),
         seen.left.load(Ordering::Relaxed),
     );
-    eprintln!("integrity: {answered} right, {refused} refused, {left} sessions");
-    assert!(answered > 1_000, "only {answered} replies were checked");
+    eprintln!("integrity: {completed} right, {refused} refused, {left} sessions");
+    assert!(completed > 1_000, "only {completed} replies were checked");
     assert!(left > CLIENTS, "only {left} sessions ended");
     if !kills {
         assert_eq!(refused, 0, "nothing may be refused while the server is well");

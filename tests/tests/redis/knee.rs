@@ -46,13 +46,13 @@ fn listener(gateway: &Gateway) -> Json {
 
 /// The check of the knee in `/readyz?verbose`, with the status of the whole.
 fn readiness(gateway: &Gateway) -> (u16, Json) {
-    let answer = gateway.admin.get("/readyz?verbose");
-    let checks = answer.json()["checks"].as_array().expect("checks").clone();
+    let response = gateway.admin.get("/readyz?verbose");
+    let checks = response.json()["checks"].as_array().expect("checks").clone();
     let own = checks.into_iter().find(|check| check["name"] == "knee_test");
-    (answer.status, own.expect("the check of the listener `test`"))
+    (response.status, own.expect("the check of the listener `test`"))
 }
 
-/// Asks for a key many times in one go; how many answers were the value, and how many the refusal. Nothing else comes.
+/// Asks for a key many times in one go; how many replies were the value, and how many the refusal. Nothing else comes.
 fn burst(client: &mut Client, count: usize) -> (usize, usize) {
     client.send(&encode(&["GET", "k"]).repeat(count));
     let mut seen = (0, 0);
@@ -172,9 +172,9 @@ fn a_reload_reads_the_file_again_and_a_bad_one_changes_nothing() {
         ("another budget", result(3_000.0).replace("\"budget_vcpu\":1.0", "\"budget_vcpu\":4.0")),
     ] {
         std::fs::write(&path, text).expect("a bad result");
-        let answer = gateway.admin.post("/api/v1/reload", "");
-        assert_eq!(answer.status, 422, "{what}: {}", answer.body);
-        let told = answer.json()["diagnostics"][0].clone();
+        let response = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(response.status, 422, "{what}: {}", response.body);
+        let told = response.json()["diagnostics"][0].clone();
         assert_eq!(told["key"], "listener[0].knee", "{what}");
         assert!(told["line"].as_u64().is_some() && told["remedy"].as_str().is_some(), "{what}: {told}");
         knee_is(2_000.0);

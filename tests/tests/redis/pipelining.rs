@@ -1,4 +1,4 @@
-//! Replies come in the order of the commands, whatever mix of answers they need.
+//! Replies come in the order of the commands, whether the gateway or a server gives them.
 
 use std::io::Write;
 

@@ -75,8 +75,8 @@ fn any_takes_both_versions() {
 
 fn ends_without_a_word(mut client: Client, bytes: &[u8]) {
     client.send(bytes);
-    let (answer, end) = client.read_to_end(deadline::WAIT);
-    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    let (reply, end) = client.read_to_end(deadline::WAIT);
+    assert!(reply.is_empty(), "{}", String::from_utf8_lossy(&reply));
     assert_ne!(end, End::Silent, "the connection stayed open");
 }
 

@@ -291,7 +291,7 @@ fn subscriptions_follow_the_listener_to_another_server() {
 }
 
 #[test]
-fn a_refusal_of_the_server_is_the_answer_and_the_others_stay() {
+fn a_refusal_of_the_server_is_the_reply_and_the_others_stay() {
     let server = Server::start(Kind::Redis);
     let mut admin = server.connect();
     admin.expect(&["ACL", "SETUSER", "gate", "on", ">secret", "~*", "+@all", "resetchannels", "&open:*"], b"+OK\r\n");

@@ -29,9 +29,9 @@ fn a_listener_is_added_and_removed_while_clients_stay() {
     let port = port::free();
     let first_text = std::fs::read_to_string(&gateway.file).expect("the configuration");
     gateway.rewrite(|text| text.to_owned() + &second_listener(port));
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let outcome = answer.json();
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(response.status, 200, "{}", response.body);
+    let outcome = response.json();
     assert_eq!(outcome["outcome"], "applied");
     assert_eq!(outcome["generation"], 2);
     let second = Address::port(port);
@@ -66,9 +66,9 @@ fn sighup_reloads() {
 fn an_equal_file_changes_nothing() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    assert_eq!(answer.json()["outcome"], "unchanged");
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(response.status, 200, "{}", response.body);
+    assert_eq!(response.json()["outcome"], "unchanged");
     assert_eq!(gateway.metric("weir_config_generation"), 1.0);
 }
 
@@ -91,9 +91,9 @@ fn a_bad_file_is_refused_whole_and_says_where() {
     ];
     for (what, text) in bad {
         gateway.rewrite(|_| text.clone());
-        let answer = gateway.admin.post("/api/v1/reload", "");
-        assert_eq!(answer.status, 422, "{what}: {}", answer.body);
-        let outcome = answer.json();
+        let response = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(response.status, 422, "{what}: {}", response.body);
+        let outcome = response.json();
         assert_eq!(outcome["outcome"], "rejected", "{what}");
         let diagnostics = outcome["diagnostics"].as_array().expect("diagnostics");
         assert!(!diagnostics.is_empty(), "{what}: nothing is said");
@@ -120,9 +120,9 @@ fn changes_that_need_a_restart_are_reported() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     gateway.rewrite(|text| text.replace("workers = 1", "workers = 2"));
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let outcome = answer.json();
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(response.status, 200, "{}", response.body);
+    let outcome = response.json();
     let waiting = outcome["needs_restart"].as_array().expect("a list");
     assert_eq!(waiting.len(), 1, "{outcome}");
     assert!(waiting[0].to_string().contains("workers"), "{outcome}");
@@ -140,9 +140,9 @@ fn an_upstream_moves_without_an_error() {
     gateway.rewrite(|text| text.replace(&first.address.text(), &second.address.text()));
     assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
     deadline::until_true("the new server to answer", || {
-        let answer = client.call(&["GET", "who"]);
-        assert!(answer == b"$5\r\nfirst\r\n" || answer == b"$6\r\nsecond\r\n", "{}", String::from_utf8_lossy(&answer));
-        answer == b"$6\r\nsecond\r\n"
+        let reply = client.call(&["GET", "who"]);
+        assert!(reply == b"$5\r\nfirst\r\n" || reply == b"$6\r\nsecond\r\n", "{}", String::from_utf8_lossy(&reply));
+        reply == b"$6\r\nsecond\r\n"
     });
     deadline::until_true("the old server to be left", || first.info("clients", "connected_clients") == "1");
 }
@@ -176,8 +176,8 @@ fn reloads_under_load_cost_no_request() {
         if reloads % 4 < 2 {
             gateway.process().signal("HUP");
         } else {
-            let answer = gateway.admin.post("/api/v1/reload", "");
-            assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+            let response = gateway.admin.post("/api/v1/reload", "");
+            assert_eq!(response.json()["outcome"], "applied", "{}", response.body);
         }
         gateway.wait_metric("weir_config_generation", &[], f64::from(reloads + 1));
         // A new connection in every generation.
@@ -202,8 +202,8 @@ fn an_upstream_moves_under_load_too() {
     let ask = |mut client: Client, stop: Arc<AtomicBool>| {
         std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                let answer = client.call(&["INCR", "n"]);
-                assert_eq!(answer[0], b':', "{}", String::from_utf8_lossy(&answer));
+                let reply = client.call(&["INCR", "n"]);
+                assert_eq!(reply[0], b':', "{}", String::from_utf8_lossy(&reply));
             }
         })
     };

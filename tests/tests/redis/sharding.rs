@@ -257,8 +257,8 @@ fn a_reload_may_redistribute_the_keys() {
     let one = format!("[{:?}]", servers[0].address.text());
     assert!(config.contains(&both));
     std::fs::write(&gateway.file, config.replace(&both, &one)).expect("written");
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(response.json()["outcome"], "applied", "{}", response.body);
     let held = held(&servers[0]).len();
     client.expect(&["DBSIZE"], format!(":{held}\r\n").as_bytes());
 }

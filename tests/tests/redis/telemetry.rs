@@ -19,9 +19,9 @@ fn reload(gateway: &Gateway, from: &str, to: &str) -> Json {
         assert!(text.contains(from), "{from}: {text}");
         text.replace(from, to)
     });
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!((answer.status, &answer.json()["outcome"]), (200, &"applied".into()), "{}", answer.body);
-    answer.json()
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!((response.status, &response.json()["outcome"]), (200, &"applied".into()), "{}", response.body);
+    response.json()
 }
 
 fn has(outcome: &Json, list: &str, words: &str) -> bool {

@@ -141,8 +141,8 @@ fn a_server_of_an_unknown_authority_is_not_trusted() {
     let lines = format!("ca_file = \"{}\"", strangers.authority.display());
     let gateway = Gateway::start_unready(towards(&server, &lines));
     let mut client = gateway.connect();
-    let answer = client.call(&["GET", "k"]);
-    assert!(answer.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&answer));
+    let reply = client.call(&["GET", "k"]);
+    assert!(reply.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&reply));
     assert_eq!(server.calls("get"), 0);
 }
 

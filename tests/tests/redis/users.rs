@@ -40,8 +40,8 @@ fn change_users(gateway: &Gateway, from: &str, to: &str) {
     let beside = gateway.file.with_extension("new");
     std::fs::write(&beside, text.replace(from, to)).expect("the new configuration");
     std::fs::rename(&beside, &gateway.file).expect("the new configuration takes its place");
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(response.status, 200, "{}", response.body);
 }
 
 /// It got a syntax error, whatever the key.
@@ -287,9 +287,9 @@ fn a_file_of_users_is_read_again_and_a_wrong_one_changes_nothing() {
     let mut alice = logged_in(&gateway, "alice", "x");
     alice.expect(&["SET", "a", "v"], &no_command("set"));
     secret_file(folder.path(), "users.acl", "user alice on nopass ~a* +get +nope\n");
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_ne!(answer.status, 200, "{}", answer.body);
-    assert!(answer.body.contains("users.acl:1: Error in ACL SETUSER modifier '+nope'"), "{}", answer.body);
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_ne!(response.status, 200, "{}", response.body);
+    assert!(response.body.contains("users.acl:1: Error in ACL SETUSER modifier '+nope'"), "{}", response.body);
     alice.expect(&["SET", "a", "v"], &no_command("set"));
     secret_file(folder.path(), "users.acl", "user alice on nopass ~a* +get +set\n");
     assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);

@@ -157,17 +157,17 @@ fn a_reload_does_not_take_the_port_of_another_process() {
     let gateway = Gateway::before(&server);
     let (own, theirs) = (gateway.address.text(), other.address.text());
     gateway.rewrite(|text| text.replace(&own, &theirs));
-    let answer = gateway.admin.post("/api/v1/reload", "");
+    let response = gateway.admin.post("/api/v1/reload", "");
     assert!(
-        answer.status == 422 && answer.body.contains(&format!("process {} (weir)", other.process().id())),
+        response.status == 422 && response.body.contains(&format!("process {} (weir)", other.process().id())),
         "{}",
-        answer.body
+        response.body
     );
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
     // From one address to all of them: what is in the way is its own.
     gateway.rewrite(|text| text.replace(&theirs, &own.replace("127.0.0.1", "0.0.0.0")));
-    let answer = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+    let response = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(response.json()["outcome"], "applied", "{}", response.body);
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
 }
 

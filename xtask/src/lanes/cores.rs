@@ -39,11 +39,11 @@ pub const HOSTILE: &[&str] = &[
 pub const HTTP: &[&str] = &[
     "access::a_line_shows_request_upstream_and_outcome",
     "buffering::an_upload_that_comes_in_pieces_reaches_its_origin_whole_and_with_its_length",
-    "http2::an_answer_waits_for_the_window_and_loses_nothing",
+    "http2::a_response_waits_for_the_window_and_loses_nothing",
     "http2::curl_gets_posts_and_uploads",
     "http2_origins::a_real_origin_is_spoken_to_in_http2_whatever_the_client_speaks",
     "http2_origins::many_requests_share_one_connection_and_a_further_one_is_made_when_it_is_full",
-    "leaving::a_client_that_leaves_while_it_waits_for_an_answer_is_noticed",
+    "leaving::a_client_that_leaves_while_it_waits_for_a_response_is_noticed",
     "leftovers::a_body_behind_a_response_that_has_none_reaches_nobody",
     "messages::bodies_of_both_framings_arrive_whole",
     "messages::pipelined_requests_are_answered_in_order",

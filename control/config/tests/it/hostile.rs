@@ -1,4 +1,4 @@
-//! Whatever stands in the file, the answer is a snapshot or a report: no panic, no secret shown, no unbounded report.
+//! Whatever stands in the file, the result is a snapshot or a report: no panic, no secret shown, no unbounded report.
 
 use std::path::Path;
 

@@ -46,13 +46,13 @@ pub(super) fn translate(
     let mut choices = body.array("choices");
     let mut choice = choices.object();
     choice.raw("index", "0");
-    let mut answer = choice.object("message");
-    write_joined(answer.text("role", "assistant"), "content", &texts);
-    answer.raw("refusal", "null");
+    let mut chat_message = choice.object("message");
+    write_joined(chat_message.text("role", "assistant"), "content", &texts);
+    chat_message.raw("refusal", "null");
     if !calls.is_empty() {
-        answer.list("tool_calls", &calls);
+        chat_message.list("tool_calls", &calls);
     }
-    drop(answer);
+    drop(chat_message);
     choice.raw("logprobs", "null").text("finish_reason", reason);
     drop(choice);
     drop(choices);

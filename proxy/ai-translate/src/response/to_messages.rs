@@ -18,19 +18,19 @@ pub(super) fn translate(mut completion: Object<'_>, losses: &mut Losses, out: &m
         losses.add("", "choices");
     }
     let mut choice = Object::read(*choice, "choices")?;
-    let mut answer = choice.need_object("message", "choices.message")?;
+    let mut message = choice.need_object("message", "choices.message")?;
     let failed = |choice: &Object<'_>| choice.mistake("finish_reason", "the provider has failed");
     let Some(word) = choice.text("finish_reason")? else {
         return Err(choice.mistake("finish_reason", "the response has not ended"));
     };
     let reason = Reason::of(&word, losses).filter(|_| !choice.has("error")).ok_or_else(|| failed(&choice))?;
     let mut finish = Finish { reason: Some(reason), ..Finish::default() };
-    let blocks = blocks(&mut answer, &mut finish, losses)?;
+    let blocks = blocks(&mut message, &mut finish, losses)?;
     if finish.lacks_calls() {
         losses.add("choices", "finish_reason");
     }
-    answer.take("role");
-    answer.rest(losses);
+    message.take("role");
+    message.rest(losses);
     // The word of vLLM for the sequence that ended the text.
     let matched = choice.take("stop_reason").filter(|value| value.is_string());
     choice.take("index");
@@ -61,9 +61,9 @@ pub(crate) fn write_stop(message: &mut Members<'_>, finish: Finish, matched: Opt
     message.text("stop_reason", reason).raw("stop_sequence", matched.unwrap_or("null"));
 }
 
-fn blocks(answer: &mut Object<'_>, finish: &mut Finish, losses: &mut Losses) -> Result<Vec<u8>, Mistake> {
+fn blocks(message: &mut Object<'_>, finish: &mut Finish, losses: &mut Losses) -> Result<Vec<u8>, Mistake> {
     let mut blocks = Vec::new();
-    if let Some(content) = answer.take("content") {
+    if let Some(content) = message.take("content") {
         let mut content = parts(content, "choices.message.content")?;
         while let Some(part) = content.next(losses)? {
             match part {
@@ -74,11 +74,11 @@ fn blocks(answer: &mut Object<'_>, finish: &mut Finish, losses: &mut Losses) -> 
             }
         }
     }
-    if let Some(refusal) = answer.string("refusal")?.filter(|text| !text.is_empty_string()) {
+    if let Some(refusal) = message.string("refusal")?.filter(|text| !text.is_empty_string()) {
         finish.has_refusal = true;
         listed(&mut blocks).text("type", "text").raw("text", refusal.raw());
     }
-    for call in answer.items("tool_calls")? {
+    for call in message.items("tool_calls")? {
         let mut call = Object::read(call, "choices.message.tool_calls")?;
         let mut function = call.need_object("function", "choices.message.tool_calls.function")?;
         let arguments = function.need_text("arguments")?;

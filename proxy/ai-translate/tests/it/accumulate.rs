@@ -102,10 +102,10 @@ pub fn completion(stream: &[u8]) -> Value {
             *arguments = parts.concat().into();
         }
     }
-    let mut answer = json!({"role": "assistant", "content": content, "refusal": null});
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
     if !calls.is_empty() {
-        answer["tool_calls"] = calls.into();
+        message["tool_calls"] = calls.into();
     }
     json!({"id": names[0], "created": names[2], "model": names[3], "object": "chat.completion", "usage": usage,
-        "choices": [{"index": 0, "message": answer, "logprobs": null, "finish_reason": finish}]})
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}]})
 }

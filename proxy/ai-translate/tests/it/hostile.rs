@@ -257,8 +257,8 @@ proptest! {
         if let Ok(found) = translate_request(direction, body.to_string().as_bytes(), &Options::default()) {
             prop_assert!(serde_json::from_slice::<Value>(&found.body).is_ok());
         }
-        let answer = merged(json!({"content": [part.clone()], "tool_calls": [part.clone()]}), choice.clone());
-        let choice = json!({"message": answer, "delta": answer, "finish_reason": "stop"});
+        let message = merged(json!({"content": [part.clone()], "tool_calls": [part.clone()]}), choice.clone());
+        let choice = json!({"message": message, "delta": message, "finish_reason": "stop"});
         let whole = json!({"id": "a", "model": "m", "content": [part.clone()], "stop_reason": "end_turn", "choices": [choice]});
         let body = merged(whole, member.clone()).to_string();
         if let Ok(found) = translate_response(direction, body.as_bytes(), CREATED) {

@@ -147,21 +147,21 @@ fn whole_completion(reply: &Reply) -> Value {
         "type": "function", "function": {"name": "f", "arguments": call.to_string()}})
         })
         .collect();
-    let mut answer = json!({"role": "assistant", "content": reply.texts.concat(), "refusal": null});
+    let mut message = json!({"role": "assistant", "content": reply.texts.concat(), "refusal": null});
     if !calls.is_empty() {
-        answer["tool_calls"] = calls.into();
+        message["tool_calls"] = calls.into();
     }
     json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "usage": chat_usage(reply),
-        "choices": [{"index": 0, "message": answer, "finish_reason": reply.stop}]})
+        "choices": [{"index": 0, "message": message, "finish_reason": reply.stop}]})
 }
 
 /// Contents and arguments as values: a stream cannot know that no text will come, and the text of arguments may differ.
 fn same_form(mut completion: Value) -> Value {
-    let answer = &mut completion["choices"][0]["message"];
-    if answer["content"].is_null() {
-        answer["content"] = json!("");
+    let message = &mut completion["choices"][0]["message"];
+    if message["content"].is_null() {
+        message["content"] = json!("");
     }
-    for call in answer["tool_calls"].as_array_mut().into_iter().flatten() {
+    for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
         let arguments = &mut call["function"]["arguments"];
         // A limit may have cut a call before its arguments.
         if *arguments != "" {

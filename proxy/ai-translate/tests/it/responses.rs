@@ -13,9 +13,9 @@ fn message(content: Value, stop_reason: &str) -> Value {
             "output_tokens": 89, "output_tokens_details": {"thinking_tokens": 9}, "service_tier": "standard"}})
 }
 
-fn completion(answer: Value, finish_reason: &str) -> Value {
+fn completion(chat_message: Value, finish_reason: &str) -> Value {
     json!({"id": "msg_1", "object": "chat.completion", "created": CREATED, "model": "claude",
-        "choices": [{"index": 0, "message": answer, "logprobs": null, "finish_reason": finish_reason}],
+        "choices": [{"index": 0, "message": chat_message, "logprobs": null, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": 2125, "completion_tokens": 89, "total_tokens": 2214,
             "prompt_tokens_details": {"cached_tokens": 2000, "cache_write_tokens": 100},
             "completion_tokens_details": {"reasoning_tokens": 9}}})
@@ -24,7 +24,7 @@ fn completion(answer: Value, finish_reason: &str) -> Value {
 #[test]
 fn a_message_becomes_a_completion() {
     let calls = json!([{"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]);
-    for (content, reason, answer, finish, lost) in [
+    for (content, reason, chat_message, finish, lost) in [
         (
             json!([{"type": "text", "text": "Hi"}]),
             "end_turn",
@@ -51,7 +51,7 @@ fn a_message_becomes_a_completion() {
         ),
     ] {
         let (found, losses) = response(ChatToMessages, &message(content, reason).to_string()).expect("translated");
-        assert_eq!(found, completion(answer, finish));
+        assert_eq!(found, completion(chat_message, finish));
         assert_eq!(losses, lost);
     }
     let mut stopped = message(json!([]), "stop_sequence");
@@ -68,7 +68,7 @@ fn a_completion_becomes_a_message() {
         |arguments: &str| json!([{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]);
     let text = json!({"type": "text", "text": "Hi"});
     let tool = |input: Value| json!({"type": "tool_use", "id": "c1", "name": "f", "input": input});
-    for (answer, finish, content, reason, lost) in [
+    for (chat_message, finish, content, reason, lost) in [
         (json!({"role": "assistant", "content": "Hi"}), "stop", json!([text]), "end_turn", ""),
         (
             json!({"role": "assistant", "content": "Hi", "tool_calls": call("{\"a\":1}")}),
@@ -102,7 +102,7 @@ fn a_completion_becomes_a_message() {
         ),
     ] {
         let body = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "service_tier": "default",
-            "choices": [{"index": 0, "message": answer, "finish_reason": finish, "logprobs": null}],
+            "choices": [{"index": 0, "message": chat_message, "finish_reason": finish, "logprobs": null}],
             "usage": {"prompt_tokens": 19, "completion_tokens": 10, "total_tokens": 29,
                 "prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 4, "audio_tokens": 0},
                 "completion_tokens_details": {"reasoning_tokens": 2}}});

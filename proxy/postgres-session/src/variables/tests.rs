@@ -87,7 +87,7 @@ fn a_rollback_undoes_statements_and_keeps_reports() {
 }
 
 #[test]
-fn a_role_is_taken_last_and_waits_for_its_answer() {
+fn a_role_is_taken_last_and_waits_for_its_response() {
     let sets = &mut VariableSets::default();
     let server = server(sets);
     let mut wanted = Variables::default();

@@ -238,11 +238,11 @@ impl Line {
                 let listening = self.registry.listen(hub, &channel);
                 self.wishes.insert((hub, channel.clone()), wish);
                 match listening {
-                    Listening::Already => self.answer(hub, channel, None),
+                    Listening::Already => self.notify(hub, channel, None),
                     Listening::Later => {}
                     Listening::TooMany => {
                         let text = format!("clients of one database listen to {CHANNELS_MAX} channels at most");
-                        self.answer(hub, channel, Some(Refusal::error(sqlstate::PROGRAM_LIMIT_EXCEEDED, text)));
+                        self.notify(hub, channel, Some(Refusal::error(sqlstate::PROGRAM_LIMIT_EXCEEDED, text)));
                     }
                 }
             }
@@ -261,7 +261,7 @@ impl Line {
     }
 
     /// The hub has the channel, or a refusal; not if it has withdrawn its wish.
-    fn answer(&self, hub: HubId, channel: Box<[u8]>, refusal: Option<Refusal>) {
+    fn notify(&self, hub: HubId, channel: Box<[u8]>, refusal: Option<Refusal>) {
         let wished = (hub, channel);
         let Some(&wish) = self.wishes.get(&wished) else { return };
         let (_, channel) = wished;
@@ -426,7 +426,7 @@ impl Line {
         let Some(done) = self.registry.on_done(error.is_none()) else { return };
         let refusal = error.unwrap_or_else(|| Refusal::error(sqlstate::INTERNAL_ERROR, "LISTEN failed"));
         for hub in &done.listeners {
-            self.answer(*hub, done.channel.clone(), (!done.has_it).then(|| refusal.clone()));
+            self.notify(*hub, done.channel.clone(), (!done.has_it).then(|| refusal.clone()));
         }
         if !done.has_it && self.registry.listeners(&done.channel).next().is_some() {
             // It was there before a loss: another try, on another connection and after a pause.

@@ -61,8 +61,8 @@ function made() {
   tool("asks", {}, async (extra) => {
     const requestedSchema = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
     const params = { mode: "form", message: "Which city?", requestedSchema };
-    const answer = await server.server.elicitInput(params, { relatedRequestId: extra.requestId });
-    return text(`${answer.action} ${answer.content.city}`);
+    const response = await server.server.elicitInput(params, { relatedRequestId: extra.requestId });
+    return text(`${response.action} ${response.content.city}`);
   });
   tool("samples", {}, async (extra) => {
     const messages = [{ role: "user", content: { type: "text", text: "say it" } }];

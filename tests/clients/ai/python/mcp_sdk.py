@@ -109,18 +109,18 @@ async def resources_and_prompts_are_the_same():
 
 
 async def a_server_asks_the_user_over_the_stream():
-    async def answer(context, params):
+    async def respond(context, params):
         return ElicitResult(action="accept", content={"city": "Rome"})
 
     async def action(client):
         return plain(await client.call_tool("asks"))
 
-    found = await same(action, ["legacy"], elicitation_callback=answer)
+    found = await same(action, ["legacy"], elicitation_callback=respond)
     assert found["content"][0]["text"] == "accept Rome", found
 
 
 async def a_server_wants_a_text_of_the_clients_model():
-    async def answer(context, params):
+    async def respond(context, params):
         assert params.messages[0].content.text == "say it"
         return CreateMessageResult(
             role="assistant", content=TextContent(type="text", text="said"), model="m", stop_reason="endTurn"
@@ -129,7 +129,7 @@ async def a_server_wants_a_text_of_the_clients_model():
     async def action(client):
         return plain(await client.call_tool("samples"))
 
-    found = await same(action, ["legacy"], sampling_callback=answer)
+    found = await same(action, ["legacy"], sampling_callback=respond)
     assert found["content"][0]["text"] == "m: said", found
 
 

@@ -92,8 +92,8 @@ async def cut(context: Context) -> str:
 @server.tool()
 async def asks(context: Context) -> str:
     """Asks the user."""
-    answer = await context.elicit("Which city?", Choice)
-    return f"{answer.action} {answer.data.city}"
+    response = await context.elicit("Which city?", Choice)
+    return f"{response.action} {response.data.city}"
 
 
 @server.tool()

@@ -115,7 +115,7 @@ impl Scripted {
         Self { address, front: None, shared }
     }
 
-    /// With nginx in front of it, which speaks HTTP/2 and holds nothing back: an answer that is not read and an upload that is
+    /// With nginx in front of it, which speaks HTTP/2 and holds nothing back: a response that is not read and an upload that is
     /// not taken stop the stream.
     #[must_use]
     pub fn behind_http2(mut self) -> Self {

@@ -9,11 +9,11 @@ use super::{Shared, Speech};
 use crate::http::field;
 use crate::websocket::{next_frame, unmasked};
 
-/// How answers are framed.
+/// How responses are framed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Http {
-        /// The connection ends behind the answer.
+        /// The connection ends behind the response.
         is_last: bool,
     },
     WebSocket,
@@ -50,7 +50,7 @@ pub(super) fn connection(stream: TcpStream, shared: &Shared) -> Result<()> {
             }
             let (word, length) = line.trim_end().split_once(' ').ok_or_else(|| Error::other("no length"))?;
             let upload = length.parse().map_err(|_| Error::other("no length"))?;
-            answer(&Request::of(word, upload)?, &mut reader, &stream, Framing::None, shared)?;
+            respond(&Request::of(word, upload)?, &mut reader, &stream, Framing::None, shared)?;
         },
     }
 }
@@ -70,7 +70,7 @@ fn http(reader: &mut BufReader<TcpStream>, stream: TcpStream, shared: &Shared) -
         }
         let upload = field(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         let framing = Framing::Http { is_last: shared.is_lone };
-        answer(&Request::of(path.trim_start_matches('/'), upload)?, reader, &stream, framing, shared)?;
+        respond(&Request::of(path.trim_start_matches('/'), upload)?, reader, &stream, framing, shared)?;
         if shared.is_lone {
             return Ok(());
         }
@@ -125,13 +125,13 @@ fn websocket(
                 while next_frame(&mut read).is_some_and(|(first, ..)| first != 0x88) {}
                 return Ok(());
             }
-            _ => answer(&request, &mut BufReader::new(stream.try_clone()?), &stream, Framing::WebSocket, shared)?,
+            _ => respond(&request, &mut BufReader::new(stream.try_clone()?), &stream, Framing::WebSocket, shared)?,
         }
     }
     Ok(())
 }
 
-fn answer(
+fn respond(
     request: &Request,
     reader: &mut BufReader<TcpStream>,
     stream: &TcpStream,

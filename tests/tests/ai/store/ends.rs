@@ -120,7 +120,7 @@ fn a_gateway_without_the_store_stops_before_others_may_have_its_claim() {
     until_true("the loss of contact", || gateway.metric("weir_ai_store_in_contact") == 0.0);
     assert_eq!(status(&send(&gateway.address, "u").expect("a response")), "200", "its claim is not used up");
     assert_eq!(expired(gateway), 0.0);
-    // Three quarters of 30 s, from an answer that is up to 10 s old.
+    // Three quarters of 30 s, from a response that is up to 10 s old.
     until("the stop", Duration::from_secs(26), || (expired(gateway) > 0.0).then_some(()));
     let response = send(&gateway.address, "u").expect("a response");
     assert!(status(&response) == "503" && response.contains("retry-after: 1"), "{response}");

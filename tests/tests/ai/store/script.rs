@@ -1,4 +1,4 @@
-//! The script in a real server gives the answers of the model, call by call.
+//! The script in a real server gives the replies of the model, call by call.
 
 use std::time::Duration;
 

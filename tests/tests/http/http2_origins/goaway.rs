@@ -9,7 +9,7 @@ use weir_tests::gateway::Gateway;
 use weir_tests::http::HttpClient;
 use weir_tests::http2::{Http2Origin, Http2Peer, code, frame, kind};
 
-use super::{HTTP2, answer, before, go_away, serve};
+use super::{HTTP2, before, go_away, respond, serve};
 
 #[test]
 fn streams_above_the_last_of_a_goaway_are_retried_past_the_budget() {
@@ -20,10 +20,10 @@ fn streams_above_the_last_of_a_goaway_are_retried_past_the_budget() {
         if number == 0 {
             // All but the first are on their way when the connection drains.
             go_away(peer, streams[0], code::NO_ERROR);
-            answer(peer, streams[0], "0");
+            respond(peer, streams[0], "0");
         } else {
             // All retries are under way at once.
-            streams.iter().for_each(|stream| answer(peer, *stream, &number.to_string()));
+            streams.iter().for_each(|stream| respond(peer, *stream, &number.to_string()));
         }
         peer.rest();
     });
@@ -44,7 +44,7 @@ fn a_stream_above_the_last_of_a_goaway_is_retried_however_the_connection_ends() 
     const ROUNDS: usize = 300;
     let origin = Http2Origin::start(|number, peer| {
         let Some(first) = peer.next_request() else { return };
-        answer(peer, first, &number.to_string());
+        respond(peer, first, &number.to_string());
         let Some(_) = peer.next_request() else { return };
         let ping = frame(kind::PING, 0, 0, &[0; 8]);
         let last = [first.to_be_bytes(), code::NO_ERROR.to_be_bytes()].concat();
@@ -147,8 +147,8 @@ fn a_copy_above_the_last_stream_of_a_goaway_is_sent_again_whatever_its_method() 
         if number == 0 {
             go_away(peer, streams[0], code::NO_ERROR);
         }
-        let answered = if number == 0 { &streams[..1] } else { &streams[..] };
-        answered.iter().for_each(|stream| answer(peer, *stream, "ok"));
+        let served = if number == 0 { &streams[..1] } else { &streams[..] };
+        served.iter().for_each(|stream| respond(peer, *stream, "ok"));
         peer.rest();
     });
     assert_eq!(gateway.metrics().sum_where("weir_http_mirrored_total", &[("outcome", "ok")]), COPIES as f64);

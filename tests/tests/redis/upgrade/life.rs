@@ -143,7 +143,7 @@ fn the_new_process_has_the_listeners_of_the_new_configuration() {
 }
 
 #[test]
-fn the_admin_address_is_the_new_ones_as_soon_as_the_answer_is_there() {
+fn the_admin_address_is_the_new_ones_as_soon_as_the_response_is_there() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut config = place.config(&server);
     config.drain = "settle = \"0s\"\ntimeout = \"60s\"".to_owned();

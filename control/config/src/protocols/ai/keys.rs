@@ -125,7 +125,7 @@ section! {
         /// Maximum size of a request body that the gateway reads (chats, responses, completions, embeddings, messages). A longer
         /// body gets 413. Bodies count in `limits.buffered_bytes`, and take at most half of it.
         default body_bytes_max: ByteSize = ByteSize::new(ai::BODY_BYTES_MAX) => ByteSize::kib(1)..=ByteSize::mib(1_024);
-        /// Output tokens that a budget reserves for each answer (`n`) of a request, if neither the request nor its key sets an
+        /// Output tokens that a budget reserves for each choice (`n`) of a request, if neither the request nor its key sets an
         /// output limit.
         default reserved_output_tokens: u32 = ai::RESERVED_OUTPUT_TOKENS as u32 => 1..=COUNT_MAX;
         /// How long a cached response serves equal requests. Only for a listener without keys; otherwise each key has its own
@@ -134,7 +134,7 @@ section! {
         /// Cache also requests whose responses are meant to vary: `temperature` above 0, `n` or `best_of` above 1.
         default cache_sampled: bool = false;
         /// Bytes of each request body and response body that the process keeps for `/api/v1/ai/requests?bodies=true`. Bodies
-        /// contain prompts and answers; known forms of keys and passwords in them are replaced. `0B` keeps no bodies.
+        /// contain prompts and responses; known forms of keys and passwords in them are replaced. `0B` keeps no bodies.
         default recent_body_bytes_max: ByteSize = ByteSize::new(0)
             => ByteSize::new(0)..=ByteSize::new(ai::RECENT_BODY_BYTES_MAX);
         /// Version of the prices, written to the usage log.
@@ -211,7 +211,7 @@ section! {
         optional tool_calls_per_minute: u32 => 1..=COUNT_MAX;
         /// Maximum size of messages, instructions and tools together. If absent, only `body_bytes_max` limits them.
         optional prompt_bytes_max: ByteSize => ByteSize::new(1)..=ByteSize::mib(1_024);
-        /// Maximum number of output tokens of each answer. A request with a higher limit, or none, gets this limit. If absent,
+        /// Maximum number of output tokens of each choice. A request with a higher limit, or none, gets this limit. If absent,
         /// there is no limit.
         optional output_tokens_max: u32 => 1..=COUNT_MAX;
         /// Networks of the clients that may use the key; other clients get 403. If absent, all networks.

@@ -1,5 +1,5 @@
 //! Keys of `[listener.http]` that a domain or a route overrides, each declared once; and what routes do with requests and
-//! answers on their way.
+//! responses on their way.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Answers that could be read in two ways (`weir_tests::desync`): the client gets the part without doubt, and
+//! Responses that could be read in two ways (`weir_tests::desync`): the client gets the part without doubt, and
 //! the next client gets the response to its own request, whatever the origin left on its connection.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
 use weir_tests::stream::Address;
 
-/// Says what the corpus has for `/answer/NAME`, and repeats other paths.
+/// Says what the corpus has for `/response/NAME`, and repeats other paths.
 struct Speaker {
     address: Address,
     /// How often something late was said.
@@ -54,17 +54,17 @@ fn speak(mut stream: TcpStream, all: &HashMap<&str, OriginResponse>, late: &Atom
         }
         let text = String::from_utf8_lossy(&std::mem::take(&mut head)).into_owned();
         let path = text.split(' ').nth(1)?.to_owned();
-        let Some(response) = path.strip_prefix("/answer/").map(|name| &all[name]) else {
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
-            stream.write_all(answer.as_bytes()).ok()?;
+        let Some(response) = path.strip_prefix("/response/").map(|name| &all[name]) else {
+            let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+            stream.write_all(response.as_bytes()).ok()?;
             continue;
         };
-        stream.write_all(&response.answer).ok()?;
+        stream.write_all(&response.bytes).ok()?;
         if response.closes {
             let _ = stream.shutdown(Shutdown::Write);
         }
         if !response.late.is_empty() {
-            // A pause that is no wait: the answer is to be taken for all there is.
+            // A pause that is no wait: the response is to be taken for all there is.
             std::thread::sleep(Duration::from_millis(20));
             let _ = stream.write_all(response.late);
             late.fetch_add(1, Ordering::SeqCst);
@@ -81,17 +81,17 @@ fn the_rest_of_a_response_reaches_nobody() {
     let mut late = 0;
     for OriginResponse { name, method, late: said_late, expected, .. } in responses() {
         let mut client = HttpClient::connect(&gateway.address);
-        client.send(format!("{method} /answer/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.send(format!("{method} /response/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let _ = client.stream().half_close();
         let bytes = client.rest();
         let text = String::from_utf8_lossy(&bytes);
-        let got = match view::answers(&bytes, [method]).as_deref() {
-            Ok([answer]) if answer.status == 502 => ExpectedResponse::Refused,
-            Ok([answer]) => match expected {
-                ExpectedResponse::Relayed(status, body) if (status, body) == (answer.status, &answer.body[..]) => {
+        let got = match view::responses(&bytes, [method]).as_deref() {
+            Ok([response]) if response.status == 502 => ExpectedResponse::Refused,
+            Ok([response]) => match expected {
+                ExpectedResponse::Relayed(status, body) if (status, body) == (response.status, &response.body[..]) => {
                     expected
                 }
-                _ => panic!("{name}: {answer:?} and not {expected:?}"),
+                _ => panic!("{name}: {response:?} and not {expected:?}"),
             },
             Err(_) if text.starts_with("HTTP/1.1 200 ") => ExpectedResponse::BrokenOff,
             other => panic!("{name}: {other:?}: {text}"),
@@ -104,8 +104,8 @@ fn the_rest_of_a_response_reaches_nobody() {
         }
         for canary in ["one", "two", "three"] {
             let target = format!("/canary/{name}/{canary}");
-            let answer = ask(&target);
-            assert_eq!((answer.status, answer.text()), (200, target), "{name}: the answer to something else");
+            let response = ask(&target);
+            assert_eq!((response.status, response.text()), (200, target), "{name}: the response to something else");
         }
     }
     gateway.finish();

@@ -1,4 +1,0 @@
-//! libFuzzer entry of `weir_fuzz::http_answer`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::http_answer(data));
