@@ -60,6 +60,8 @@ pub struct UpstreamSource {
     pub base_path: Box<str>,
     /// The Host of requests to the server.
     pub host: Box<str>,
+    /// The addresses of the server, in order. Other ones are another server.
+    pub endpoints: Arc<[Box<str>]>,
     /// Backend tokens that are known at the start.
     pub tokens: Arc<[Token]>,
     /// Frontend tokens that need no validation.
@@ -82,6 +84,17 @@ pub struct UpstreamSource {
     pub fields: Arc<[(Box<str>, Secret)]>,
     /// A directory for copies of the flags and tokens, from which a start without the server serves. `None`: none are kept.
     pub backup_dir: Option<PathBuf>,
+}
+
+impl UpstreamSource {
+    /// Whether both are one server: the same upstream, at the same addresses, Host and path. Otherwise verdicts and flags of one say nothing
+    /// about the other.
+    pub fn is_server_of(&self, other: &Self) -> bool {
+        self.upstream == other.upstream
+            && self.endpoints == other.endpoints
+            && self.host == other.host
+            && self.base_path == other.base_path
+    }
 }
 
 /// How changes of a server arrive.

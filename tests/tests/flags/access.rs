@@ -182,6 +182,27 @@ fn a_reload_keeps_verdicts_and_forgets_trust() {
 }
 
 #[test]
+fn a_reload_to_another_server_forgets_the_verdicts_and_flags_of_the_one_before() {
+    let (first, gateway) = ready("");
+    let other = "*:development.other-backend";
+    first.tokens(&[("backend", BACKEND), ("backend", other)]);
+    until_true("the token", || status(&gateway, other) == 200);
+    let mut events = Events::open(&gateway.address, "/api/client/streaming", other, None);
+    assert_eq!(events.next().name, "unleash-connected");
+    let second = FlagOrigin::start();
+    second.tokens(&[("backend", BACKEND)]);
+    second.replace(r#"{"version":2,"features":[{"name":"second","enabled":true,"strategies":[]}]}"#);
+    gateway.rewrite(|text| text.replace(&first.address.text(), &second.address.text()));
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    events.wait_end(WAIT);
+    drop(events);
+    until_true("flags of the second server", || status(&gateway, BACKEND) == 200);
+    assert_eq!(get(&gateway.address, FEATURES, BACKEND).names(), ["second"]);
+    until_true("the end of the token", || status(&gateway, other) == 403);
+    gateway.finish();
+}
+
+#[test]
 fn f10_a_token_that_the_server_forgets_ends_within_the_interval() {
     let (origin, gateway) = ready("revalidation_interval = \"1s\"");
     let other = "*:development.other-backend";

@@ -112,8 +112,11 @@ struct Restored {
 /// Takes the state of the files. Without usable ones the start is from the server, and the log says why.
 pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) {
     let Some(folder) = source.backup_dir.clone() else { return };
-    if !desk.state.borrow().environments.is_empty() {
-        return;
+    {
+        let state = desk.state.borrow();
+        if !state.environments.is_empty() || state.lacks_backup {
+            return;
+        }
     }
     let read = weir_engine::run_blocking(move || read(folder)).await;
     let restored = match read {

@@ -63,6 +63,17 @@ enum Source {
     File(FileSource),
 }
 
+impl Source {
+    /// Whether the state of a keeper with the one holds for a keeper with the other.
+    fn shares_state_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Upstream(one), Self::Upstream(other)) => one.is_server_of(other),
+            (Self::File(_), Self::File(_)) => true,
+            (Self::Upstream(_), Self::File(_)) | (Self::File(_), Self::Upstream(_)) => false,
+        }
+    }
+}
+
 impl Keeper {
     /// Begins. `before` is the keeper with the settings that these replace: its flags stay until newer ones are there.
     pub(crate) fn start(
@@ -76,7 +87,7 @@ impl Keeper {
             FlagSource::Upstream(source) => Source::Upstream(source.clone()),
             FlagSource::File(source) => Source::File(source.clone()),
         };
-        let before = before.map(|keeper| keeper.desk.state.take());
+        let before = before.map(|keeper| (keeper.desk.source.clone(), keeper.desk.state.take()));
         let desk = Rc::new(Desk {
             state: RefCell::new(State::new(&source, before, seed())),
             edge: edge.clone(),

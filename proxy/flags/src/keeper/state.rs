@@ -28,6 +28,8 @@ pub(super) struct State {
     refused: Vec<(Arc<Token>, Time)>,
     /// Tokens of the start that the log has called bad.
     pub(super) noted_bad: Vec<String>,
+    /// The backup is of no use: it is that of a server before.
+    pub(super) lacks_backup: bool,
 }
 
 /// The flags of an environment.
@@ -47,9 +49,13 @@ impl EnvironmentState {
 }
 
 impl State {
-    /// With the tokens that an operator vouches for, and what is known from `before`.
-    pub(super) fn new(source: &Source, before: Option<Self>, seed: u64) -> Self {
-        let before = before.unwrap_or_default();
+    /// With the tokens that an operator vouches for, and what is known from the keeper before, unless that one had another server.
+    pub(super) fn new(source: &Source, before: Option<(Source, Self)>, seed: u64) -> Self {
+        let has_other_server = before
+            .as_ref()
+            .is_some_and(|(former, _)| matches!(former, Source::Upstream(_)) && !source.shares_state_with(former));
+        let before = before.filter(|(former, _)| source.shares_state_with(former));
+        let before = before.map(|(_, state)| state).unwrap_or_default();
         let mut table = TokenTable::new(seed);
         match source {
             Source::File(file) => {
@@ -62,9 +68,7 @@ impl State {
                 if let Some(judged) = &before.table {
                     table = table.with_judged(judged);
                 }
-                // Flags of a file are none of a server.
                 let mut environments = before.environments;
-                environments.retain(|name, _| !name.is_empty());
                 // The keeper before may have been compiling them.
                 environments.values_mut().for_each(|one| one.is_dirty = true);
                 let dynamic = if upstream.is_dynamic { before.dynamic } else { Vec::new() };
@@ -75,6 +79,7 @@ impl State {
                     generation: before.generation,
                     refused: before.refused,
                     noted_bad: Vec::new(),
+                    lacks_backup: has_other_server || before.lacks_backup,
                 }
             }
         }

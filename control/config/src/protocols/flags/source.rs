@@ -79,11 +79,15 @@ fn upstream(
     let own = of.upstream?;
     let first = own.endpoints.as_ref().and_then(|list| list.value.first());
     let host = first.map(|endpoint| authority(&endpoint.value.0, own.tls.is_some())).unwrap_or_default();
+    let mut endpoints: Vec<Box<str>> =
+        own.endpoints.iter().flat_map(|list| &list.value).map(|endpoint| endpoint.value.0.to_string().into()).collect();
+    endpoints.sort_unstable();
     let base_path = own.own.flags.flags.base_path.as_ref().map_or("", |path| path.value.0.trim_end_matches('/'));
     Some(UpstreamSource {
         upstream: name,
         base_path: base_path.into(),
         host: host.into(),
+        endpoints: endpoints.into(),
         tokens: tokens.into(),
         pretrusted: pretrusted.into(),
         is_dynamic: section.dynamic.value,
