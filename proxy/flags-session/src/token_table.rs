@@ -40,7 +40,7 @@ struct Entry {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// `validated`: the last time; an operator's is never validated.
+    /// `validated`: the last time, or zero if the next batch is to have it; an operator's is never validated.
     Valid {
         token: Arc<Token>,
         validated: Option<Time>,
@@ -113,14 +113,13 @@ impl TokenTable {
         self
     }
 
-    /// Adds a token that the upstream has validated at an earlier time, in another process for example.
-    pub fn restore(&mut self, token: Token, validated: Time) {
+    /// Adds a token that the upstream has validated at a time that is not known, in another process for example. It is good meanwhile,
+    /// and the next batch has it.
+    pub fn restore(&mut self, token: Token) {
         let (hash, secret) = (self.hash(token.secret().expose()), Arc::new(token.secret().clone()));
         if self.entries.get(&hash).is_none_or(|list| list.iter().all(|own| own.secret != secret)) {
-            self.set(
-                hash,
-                Entry { secret, state: State::Valid { token: Arc::new(token), validated: Some(validated) } },
-            );
+            let state = State::Valid { token: Arc::new(token), validated: Some(Time::ZERO) };
+            self.set(hash, Entry { secret, state });
         }
     }
 
@@ -249,6 +248,14 @@ impl TokenTable {
         self.entries.values().flatten().filter_map(|entry| match &entry.state {
             State::Valid { token, .. } => Some(token),
             State::Invalid { .. } => None,
+        })
+    }
+
+    /// The good tokens that the upstream has validated, without those that an operator vouches for.
+    pub fn judged(&self) -> impl Iterator<Item = &Arc<Token>> {
+        self.entries.values().flatten().filter_map(|entry| match &entry.state {
+            State::Valid { token, validated: Some(_) } => Some(token),
+            State::Valid { validated: None, .. } | State::Invalid { .. } => None,
         })
     }
 

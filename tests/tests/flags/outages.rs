@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weir_tests::deadline::{until, until_true};
-use weir_tests::flags::{BACKEND, FlagOrigin, before, before_with, environment, get, post};
+use weir_tests::flags::{BACKEND, FRONTEND, FlagOrigin, before, before_with, environment, get, post};
 use weir_tests::gateway::Gateway;
 use weir_tests::port;
 use weir_tests::stream::Address;
@@ -116,6 +116,28 @@ fn f7_a_backup_serves_a_start_without_the_server_and_a_damaged_one_is_named() {
     origin.restart();
     let again = unready(&origin.address, &more);
     until("the flags of the server", Duration::from_secs(40), || (names(&again) == first).then_some(()));
+    again.finish();
+}
+
+#[test]
+fn a_backup_vouches_for_no_token() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let more = format!("backup_dir = \"{}\"", folder.path().display());
+    let (origin, other) = (FlagOrigin::start(), "*:development.other-backend");
+    // The server does not know the frontend token: the operator alone vouches for it.
+    origin.tokens(&[("backend", BACKEND), ("backend", other)]);
+    let gateway = before(&origin.address, &format!("pretrusted_tokens = [\"env:FLAGS_FRONTEND_TOKEN\"]\n{more}"));
+    until_true("flags", || names(&gateway).len() == 5);
+    assert_eq!(get(&gateway.address, "/api/frontend", FRONTEND).status, 200);
+    until_true("the other token", || get(&gateway.address, FEATURES, other).status == 200);
+    gateway.finish();
+    let saved = std::fs::read_to_string(folder.path().join("unleash_tokens.json")).expect("the backup");
+    assert!(saved.contains(other) && !saved.contains(FRONTEND), "{saved}");
+    origin.tokens(&[("backend", BACKEND)]);
+    let again = before(&origin.address, &more);
+    until_true("flags of the backup", || names(&again).len() == 5);
+    until_true("the verdict on a token of the backup", || get(&again.address, FEATURES, other).status == 403);
+    assert_eq!(get(&again.address, "/api/frontend", FRONTEND).status, 403);
     again.finish();
 }
 

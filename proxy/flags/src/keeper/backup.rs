@@ -13,7 +13,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use weir_base::time::turn;
 use weir_flags_codec::{FeaturesDocument, tokens::ValidatedToken};
 use weir_flags_session::{Projects, Token};
 use xxhash_rust::xxh64::xxh64;
@@ -56,7 +55,7 @@ pub(super) async fn save(desk: &Desk, source: &UpstreamSource) {
     if view.environments.is_empty() {
         return;
     }
-    let tokens: Vec<ValidatedToken> = view.tokens.valid().map(|token| validated(token)).collect();
+    let tokens: Vec<ValidatedToken> = view.tokens.judged().map(|token| validated(token)).collect();
     let written = weir_engine::run_blocking(move || {
         let mut all = vec![b'{'];
         for (at, (name, environment)) in view.environments.iter().enumerate() {
@@ -136,8 +135,7 @@ pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) {
     }
     {
         let mut state = desk.state.borrow_mut();
-        let now = turn::now();
-        restored.tokens.into_iter().for_each(|token| state.tokens().restore(token, now));
+        restored.tokens.into_iter().for_each(|token| state.tokens().restore(token));
     }
     tracing::warn!("flags are those of the backup until the server responds");
     desk.publish();
@@ -159,7 +157,10 @@ fn read(folder: PathBuf) -> Result<Option<Restored>, String> {
         Some(text) => serde_json::from_slice(&text).map_err(|_| format!("{}: no list of tokens", name_of(TOKENS)))?,
         None => Vec::new(),
     };
-    let tokens = tokens.iter().filter_map(|token| Token::validated(token).ok()).collect();
+    // A trusted token is one of the configuration, which alone vouches for it.
+    let is_judged =
+        |token: &&ValidatedToken| token.status.as_deref().is_none_or(|status| status.eq_ignore_ascii_case("validated"));
+    let tokens = tokens.iter().filter(is_judged).filter_map(|token| Token::validated(token).ok()).collect();
     Ok(Some(Restored { environments, tokens }))
 }
 
@@ -195,7 +196,8 @@ mod tests {
     fn a_backup_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().expect("a folder");
         write(folder.path(), FEATURES, ALL.as_bytes()).expect("written");
-        let tokens = r#"[{"token":"*:development.s","type":"backend","environment":"development","projects":["*"]}]"#;
+        let tokens = r#"[{"token":"*:development.s","type":"backend","environment":"development","projects":["*"]},
+            {"token":"*:development.t","type":"frontend","environment":"development","projects":["*"],"status":"Trusted"}]"#;
         write(folder.path(), TOKENS, tokens.as_bytes()).expect("written");
         let restored = read(folder.path().to_owned()).expect("valid").expect("files");
         assert_eq!((restored.environments.len(), restored.tokens.len()), (1, 1));
