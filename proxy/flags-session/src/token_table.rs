@@ -140,16 +140,6 @@ impl TokenTable {
         }
     }
 
-    /// Makes a token bad that the upstream has refused often enough.
-    pub fn refuse(&mut self, text: &str, now: Time) -> Changes {
-        let text = text.trim();
-        let batch = TokensToValidate { tokens: vec![text.to_owned()] };
-        let is_in_flight = self.is_in_flight;
-        let changes = self.on_answer(&batch, &ValidatedTokens::default(), now);
-        self.is_in_flight = is_in_flight;
-        changes
-    }
-
     /// Whether a token waits to be validated, or is being validated.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()

@@ -10,14 +10,6 @@ pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// The most failed polls that lengthen the interval, by one interval each. Default 10, as Unleash's SDKs.
 pub const POLL_FAILURES_MAX: u32 = 10;
 
-/// Polls in a row whose token the server refuses, until the token counts as revoked. Default 2: one refusal may come from a server that
-/// has just started.
-pub const POLL_REFUSALS_MAX: u32 = 2;
-
-/// The time for which a token stays bad that the server has refused in polls, whatever a validation says. Default 60 s: unleash-server 7.5
-/// calls a deleted token valid for as long, and it would be good and bad by turns.
-pub const REFUSAL_HOLD: Duration = Duration::from_secs(60);
-
 /// For a poll, from the connection to the end of the response. Default 30 s: 64 MiB take as long at 2 MiB/s.
 pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -113,7 +113,8 @@ fn f10_a_token_that_the_server_deletes_ends_and_its_stream_with_it() {
     until("the server to refuse the token", Duration::from_secs(90), || {
         (get(&server.address, "/api/client/features", &token).status == 401).then_some(())
     });
-    events.wait_end(Duration::from_secs(30));
+    // It calls the token valid for about a minute more.
+    events.wait_end(Duration::from_secs(120));
     drop(events);
     until("a 403 for the token", Duration::from_secs(30), || {
         (get(&gateway.address, "/api/client/features", &token).status == 403).then_some(())

@@ -107,22 +107,25 @@ fn flags_that_vanish_without_a_new_revision_stay() {
 }
 
 #[test]
-fn one_refusal_of_a_poll_is_no_end_of_a_token() {
+fn refused_polls_are_no_end_of_a_token_and_a_verdict_is() {
     let origin = FlagOrigin::start();
     let gateway = ready(&origin, "");
-    for status in [401, 403] {
-        let good = origin.requests("features", 304);
-        origin.faults(&format!("{{\"endpoint\":\"features\",\"times\":1,\"status\":{status}}}"));
+    // A firewall in front of the server refuses polls, then validations, too.
+    for (status, more) in [(401, ""), (403, r#",{"endpoint":"validate","status":403}"#)] {
+        let validations = origin.all_requests("validate");
+        origin.faults(&format!("{{\"endpoint\":\"features\",\"status\":{status}}}{more}"));
         let begun = Instant::now();
-        loop {
+        while origin.requests("features", status) < 2 {
             assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200, "after {status}");
-            if origin.requests("features", status) > 0 && origin.requests("features", 304) >= good + 2 {
-                break;
-            }
-            assert!(begun.elapsed() < POLLS, "no polls behind {status}");
+            assert!(begun.elapsed() < POLLS, "no polls that meet {status}");
             std::thread::sleep(Duration::from_millis(20)); // the pace of a client
         }
+        until_true("a validation ahead of its time", || origin.all_requests("validate") > validations);
+        assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200, "after {status}");
     }
+    origin.heal();
+    origin.tokens(&[]);
+    until("the verdict", POLLS, || (get(&gateway.address, FEATURES, BACKEND).status == 403).then_some(()));
     gateway.finish();
 }
 

@@ -14,7 +14,7 @@ use super::{Desk, follow, upstream::Call};
 use crate::{
     counts::PollResult,
     edge::unix_time,
-    limits::{POLL_FAILURES_MAX, POLL_REFUSALS_MAX, POLL_TIMEOUT},
+    limits::{POLL_FAILURES_MAX, POLL_TIMEOUT},
     settings::{UpstreamMode, UpstreamSource},
 };
 
@@ -48,7 +48,6 @@ pub(super) struct Poller {
     failures: u32,
     /// Failures in a row.
     failed_in_row: u32,
-    refusals: u32,
     /// The next delta is to be a whole state.
     wants_all: bool,
     /// The server has no deltas, or no stream.
@@ -64,7 +63,6 @@ async fn run(desk: Rc<Desk>, source: UpstreamSource, token: Arc<Token>) {
         tag: None,
         failures: 0,
         failed_in_row: 0,
-        refusals: 0,
         wants_all: false,
         lacks_mode: false,
         last: None,
@@ -105,7 +103,7 @@ impl Poller {
         desk.edge.counts.polled(&self.environment, result);
         let is_good = matches!(result, PollResult::Changed | PollResult::Unchanged);
         match is_good {
-            true => (self.failures, self.failed_in_row, self.refusals) = (self.failures.saturating_sub(1), 0, 0),
+            true => (self.failures, self.failed_in_row) = (self.failures.saturating_sub(1), 0),
             false => {
                 self.failures = (self.failures + 1).min(POLL_FAILURES_MAX);
                 self.failed_in_row += 1;
@@ -125,17 +123,10 @@ impl Poller {
         rng.jitter(source.poll_interval.saturating_mul(1 + self.failures), 0.1)
     }
 
-    /// The server refuses the token. One refusal has it validated again; a second one ends it, whatever a validation says: unleash-server 7.5
-    /// calls a deleted token good for a while.
-    fn refused(&mut self, desk: &Desk) {
-        self.refusals += 1;
-        let text = self.token.secret().expose_str().unwrap_or_default();
-        if self.refusals < POLL_REFUSALS_MAX {
-            desk.state.borrow_mut().tokens().doubt(text);
-            return desk.edge.signal.notify();
-        }
-        let changes = desk.state.borrow_mut().refuse(&self.token);
-        desk.on_changes(&changes);
+    /// The server refuses a request with the token, or something in front of the server does. Its validation alone decides.
+    fn refused(&self, desk: &Desk) {
+        desk.state.borrow_mut().tokens().doubt(self.token.secret().expose_str().unwrap_or_default());
+        desk.edge.signal.notify();
     }
 
     /// Fetches the whole document, unless the server has no other one.

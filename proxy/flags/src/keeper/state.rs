@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use weir_base::{Time, time::turn};
+use weir_base::time::turn;
 use weir_flags_codec::{DeltaEvent, FeaturesDocument};
 use weir_flags_session::{
     FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, minimal, token_table::Changes,
@@ -12,7 +12,6 @@ use super::{Desk, Source};
 use crate::{
     edge::{View, unix_time},
     environment::Environment,
-    limits::REFUSAL_HOLD,
 };
 
 /// The state of a keeper. Only its worker has it.
@@ -24,8 +23,6 @@ pub(super) struct State {
     dynamic: Vec<Arc<Token>>,
     /// Counts the changes that a backup would have.
     pub(super) generation: u64,
-    /// Tokens that the server has refused in polls, with the time of it.
-    refused: Vec<(Arc<Token>, Time)>,
     /// Tokens of the start that the log has called bad.
     pub(super) noted_bad: Vec<String>,
     /// The backup is of no use: it is that of a server before.
@@ -77,7 +74,6 @@ impl State {
                     environments,
                     dynamic,
                     generation: before.generation,
-                    refused: before.refused,
                     noted_bad: Vec::new(),
                     lacks_backup: has_other_server || before.lacks_backup,
                 }
@@ -88,21 +84,6 @@ impl State {
     /// The tokens.
     pub(super) fn tokens(&mut self) -> &mut TokenTable {
         self.table.get_or_insert_with(|| TokenTable::new(0))
-    }
-
-    /// Makes a token bad that the server has refused in polls.
-    pub(super) fn refuse(&mut self, token: &Arc<Token>) -> Changes {
-        let now = turn::now();
-        self.refused.retain(|(other, at)| other.secret() != token.secret() && now.since(*at) < REFUSAL_HOLD);
-        self.refused.push((token.clone(), now));
-        self.tokens().refuse(token.secret().expose_str().unwrap_or_default(), now)
-    }
-
-    /// Whether a bad token of the start may be validated again: the server has not refused it in a poll of late.
-    pub(super) fn may_retry(&self, token: &Token) -> bool {
-        let now = turn::now();
-        let mut refused = self.refused.iter();
-        !refused.any(|(other, at)| other.secret() == token.secret() && now.since(*at) < REFUSAL_HOLD)
     }
 
     fn standing<'a>(table: &'a TokenTable, token: &Token) -> Standing<'a> {
