@@ -145,7 +145,7 @@ fn copies(snapshot: &Snapshot, state: &FlagState) -> FlagState {
     let mut out = Vec::new();
     assert!(snapshot.delta(&Follower { projects: &Projects::All, scope: &scope, name_prefix: "" }, None, &mut out));
     let mut follower = FlagState::new(1);
-    follower.apply_events(&Projects::All, DeltaEvent::read_all(&out).expect("events")).expect("taken");
+    follower.apply_events(&Projects::All, DeltaEvent::read_all(&out).expect("events"), true).expect("taken");
     assert_same(&follower, state);
     follower
 }
@@ -169,7 +169,7 @@ fn changes(state: &mut FlagState, mut follower: FlagState, mut history: History,
     let all = Follower { projects: &Projects::All, scope: &scope, name_prefix: "" };
     if snapshot.delta(&all, Some(client), &mut out) {
         assert!(!out.contains(&b'\n'), "a stream has it on one line");
-        follower.apply_events(&Projects::All, DeltaEvent::read_all(&out).expect("events")).expect("in order");
+        follower.apply_events(&Projects::All, DeltaEvent::read_all(&out).expect("events"), true).expect("in order");
     }
     assert_same(&follower, state);
 }

@@ -41,7 +41,7 @@ impl StreamEvent {
 impl Snapshot {
     /// The entity tag of a delta that leads to this snapshot.
     pub const fn delta_tag(&self) -> EntityTag {
-        EntityTag::Revision(self.revision())
+        EntityTag::Revision(self.event_id())
     }
 
     /// Appends `{"events":[…]}` for a client with a revision, and says whether there is something new: without it the response is a 304. A
@@ -63,7 +63,7 @@ impl Snapshot {
             Lacking::Everything => {
                 let features = self.seen(follower.scope, follower.name_prefix);
                 let segments = self.segments.iter().map(|segment| &*segment.json);
-                write_hydration(out, self.revision(), features, segments);
+                write_hydration(out, self.event_id(), features, segments);
             }
         }
         let has_news = out.len() > empty;
@@ -78,7 +78,7 @@ impl Snapshot {
     /// appended for a [`StreamEvent::Updated`].
     pub fn stream_event(&self, event: StreamEvent, follower: &Follower<'_>, client: Option<u64>, out: &mut Vec<u8>) {
         let begun = out.len();
-        let head = format!("event: {}\nid: {}\ndata: ", event.name(), self.revision());
+        let head = format!("event: {}\nid: {}\ndata: ", event.name(), self.event_id());
         out.extend_from_slice(head.as_bytes());
         if !self.delta(follower, client, out) {
             match event {

@@ -10,7 +10,7 @@ use crate::limits::HISTORY_EVENTS_MAX;
 #[derive(Clone, Debug, Default)]
 pub struct History {
     events: VecDeque<DeltaEvent>,
-    /// The revision in front of the first event.
+    /// The revision in front of the first event. It and those of the events are all that a client may have from here.
     base: u64,
     /// The revision behind the last one.
     revision: u64,
@@ -23,7 +23,7 @@ pub(crate) enum Lacking<'a> {
     Nothing,
     /// These events.
     Events(std::collections::vec_deque::Iter<'a, DeltaEvent>),
-    /// More than the history has, or the client is ahead of it: the whole state.
+    /// More than the history has, or the client has its revision from elsewhere: the whole state.
     Everything,
 }
 
@@ -33,11 +33,11 @@ impl History {
         Self { events: VecDeque::new(), base: revision, revision }
     }
 
-    /// Adds the events that lead to a revision. Without events clients of the revision before have nothing to fetch.
+    /// Adds the events that lead to a revision. Without events clients of the revision before have nothing to fetch. A revision below the
+    /// last one begins another count: clients with an earlier one get the whole state.
     pub fn record(&mut self, revision: u64, events: Vec<DeltaEvent>) {
-        debug_assert!(revision >= self.revision && events.iter().all(|event| event.id == revision), "events in order");
-        if self.revision == 0 {
-            // There is no earlier state.
+        debug_assert!(events.iter().all(|event| event.id == revision), "events of one revision");
+        if self.revision == 0 || revision < self.revision {
             *self = Self::new(revision);
             return;
         }
@@ -58,15 +58,20 @@ impl History {
         self.revision
     }
 
-    /// The changes that a client lacks. `None`: it has no revision.
+    /// The changes that a client lacks. `None`: it has no revision. A revision that this history does not have exactly may be one of another
+    /// gateway, whose state was another one.
     pub(crate) fn lacking(&self, client: Option<u64>) -> Lacking<'_> {
         match client {
             Some(client) if client == self.revision => Lacking::Nothing,
-            Some(client) if (self.base..self.revision).contains(&client) => {
+            Some(client) => {
                 let first = self.events.partition_point(|event| event.id <= client);
-                Lacking::Events(self.events.range(first..))
+                let last_known = first.checked_sub(1).map_or(self.base, |before| self.events[before].id);
+                match client == last_known {
+                    true => Lacking::Events(self.events.range(first..)),
+                    false => Lacking::Everything,
+                }
             }
-            _ => Lacking::Everything,
+            None => Lacking::Everything,
         }
     }
 }
@@ -95,8 +100,10 @@ mod tests {
         history.record(12, events(12, 2));
         history.record(15, events(15, 1));
         let found = [9, 10, 11, 12, 13, 15, 16].map(|client| lacking(&history, client));
-        assert_eq!(found, [None, Some(3), Some(3), Some(1), Some(1), Some(0), None], "16 is ahead of the gateway");
+        assert_eq!(found, [None, Some(3), None, Some(1), None, Some(0), None], "11, 13 and 16 are not of this gateway");
         assert!(matches!(history.lacking(None), Lacking::Everything));
+        history.record(4, events(4, 1));
+        assert_eq!([4, 10, 15].map(|client| lacking(&history, client)), [Some(0), None, None], "another count");
     }
 
     #[test]

@@ -52,6 +52,6 @@ pub use frontend::{Decisions, Listing};
 pub use history::History;
 pub use projects::{Projects, minimal};
 pub use snapshot::{Scope, Snapshot};
-pub use state::{FlagState, Refused};
+pub use state::{FlagState, Refused, first_own_revision};
 pub use token::{Api, Token, TokenError, TokenType};
 pub use token_table::{Standing, TokenTable};

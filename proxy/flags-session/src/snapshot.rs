@@ -22,6 +22,7 @@ pub struct Snapshot {
     /// In the order of their numbers.
     pub(crate) segments: Box<[SegmentText]>,
     pub(crate) history: History,
+    upstream_revision: Option<u64>,
     /// One for each of the features.
     pub(crate) flags: Box<[Flag]>,
     /// The project of each of the features, by its place in `project_names`.
@@ -55,15 +56,21 @@ impl Snapshot {
             features,
             segments,
             history,
+            upstream_revision: state.newest_upstream_revision(),
             projects,
             project_names,
             warnings: warnings.into(),
         }
     }
 
-    /// The revision, for clients of deltas.
-    pub const fn revision(&self) -> u64 {
+    /// The revision of the state, for clients of deltas and streams.
+    pub const fn event_id(&self) -> u64 {
         self.history.revision()
+    }
+
+    /// The newest revision that the upstream has named, for operators. Without one it is that of the state.
+    pub fn revision(&self) -> u64 {
+        self.upstream_revision.unwrap_or(self.event_id())
     }
 
     /// The number of flags.

@@ -12,10 +12,16 @@ use crate::projects::Projects;
 ///
 /// Several tokens may feed it, each with the part that it sees: its scope. A flag that a document of its scope lacks is gone. Each change raises the
 /// revision and leads to events, whatever it came from, so clients may follow a gateway that polls.
+///
+/// A revision names one state in all gateways. That of the upstream does so only if the upstream's own events from one token make up the state.
+/// Documents of several tokens are merged in the order in which they come, so another gateway may have other flags at the same revision of the
+/// upstream. Such a state has a revision of this process' own.
 #[derive(Clone, Debug)]
 pub struct FlagState {
-    /// The revision of the first change, unless the upstream names one.
-    first_revision: u64,
+    /// The next revision of this process' own.
+    next_own: u64,
+    /// The last revision that is one of the upstream.
+    last_named: u64,
     revision: u64,
     version: u32,
     features: BTreeMap<Arc<str>, FeatureText>,
@@ -44,6 +50,13 @@ pub enum Refused {
     NoState,
 }
 
+/// The first revision of a process' own, from a random number. It has 31 bits, as SDKs and other edges read it: two processes with a thousand
+/// changes each have one in common with a probability of one in a million. Servers that count from 1 do not reach it.
+pub const fn first_own_revision(random: u64) -> u64 {
+    const FIRST: u64 = 1 << 30;
+    FIRST | (random & (FIRST - 1))
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -57,10 +70,17 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl FlagState {
-    /// An environment without flags. `first_revision` is the revision of the first change if the upstream names none. A value that grows from
-    /// one start of the program to the next, such as the seconds since 1970, lets no client take a new state for one that it has.
-    pub const fn new(first_revision: u64) -> Self {
-        Self { first_revision, revision: 0, version: 2, features: BTreeMap::new(), scopes: Vec::new(), meta: None }
+    /// An environment without flags. `first_own` is the first of the revisions that no other process has: see [`first_own_revision`].
+    pub const fn new(first_own: u64) -> Self {
+        Self {
+            next_own: first_own,
+            last_named: 0,
+            revision: 0,
+            version: 2,
+            features: BTreeMap::new(),
+            scopes: Vec::new(),
+            meta: None,
+        }
     }
 
     /// The revision: 0 before the first document.
@@ -89,6 +109,11 @@ impl FlagState {
         all.map(|(id, segment)| (*id, segment.clone())).collect()
     }
 
+    /// The newest revision that the upstream has named for any scope.
+    pub fn newest_upstream_revision(&self) -> Option<u64> {
+        self.scopes.iter().filter_map(|it| it.revision).max()
+    }
+
     /// The last revision that the upstream has named for a scope: `Last-Event-ID` of the next connection, or `If-None-Match` of a delta.
     pub fn upstream_revision(&self, scope: &Projects) -> Option<u64> {
         self.scopes.iter().find(|it| it.projects == *scope)?.revision
@@ -106,16 +131,22 @@ impl FlagState {
         }
         self.version = document.version.max(1);
         self.meta = document.meta.or(self.meta.take());
-        Ok(self.change(document.revision, |state, changes| {
+        Ok(self.change(None, |state, changes| {
             state.replace(scope, document.revision, document.features, document.segments, changes);
         }))
     }
 
-    /// Takes changes of a scope, in the order of their revisions. Kinds that are not known change nothing.
+    /// Takes changes of a scope, in the order of their revisions. Kinds that are not known change nothing. `is_only_source`: no other token feeds
+    /// the environment, so the revisions of the upstream name the states.
     ///
     /// # Errors
     /// An event is refused, and the state stays.
-    pub fn apply_events(&mut self, scope: &Projects, events: Vec<DeltaEvent>) -> Result<Vec<DeltaEvent>, Refused> {
+    pub fn apply_events(
+        &mut self,
+        scope: &Projects,
+        events: Vec<DeltaEvent>,
+        is_only_source: bool,
+    ) -> Result<Vec<DeltaEvent>, Refused> {
         let mut last = self.upstream_revision(scope);
         for event in &events {
             let is_whole = matches!(event.change, DeltaChange::Hydration { .. });
@@ -127,7 +158,7 @@ impl FlagState {
             }
             last = Some(event.id);
         }
-        Ok(self.change(last, |state, changes| {
+        Ok(self.change(last.filter(|_| is_only_source), |state, changes| {
             for event in events {
                 state.apply(scope, event, changes);
             }
@@ -154,20 +185,25 @@ impl FlagState {
         }
     }
 
-    /// Makes changes, and events of a new revision if there are any.
-    fn change(
-        &mut self,
-        upstream: Option<u64>,
-        make: impl FnOnce(&mut Self, &mut Vec<DeltaChange>),
-    ) -> Vec<DeltaEvent> {
+    /// Makes changes, and events of a new revision if there are any. `named`: the upstream's revision of the whole state.
+    fn change(&mut self, named: Option<u64>, make: impl FnOnce(&mut Self, &mut Vec<DeltaChange>)) -> Vec<DeltaEvent> {
         let mut changes = Vec::new();
         make(self, &mut changes);
         // The first document leads to a revision even if it is empty: clients may then know that they have it.
         if !changes.is_empty() || self.revision == 0 {
-            let next = if self.revision == 0 { self.first_revision.max(1) } else { self.revision + 1 };
-            self.revision = upstream.filter(|named| *named > self.revision).unwrap_or(next);
+            self.revision = self.next_revision(named);
         }
         changes.into_iter().map(|change| DeltaEvent { id: self.revision, change }).collect()
+    }
+
+    fn next_revision(&mut self, named: Option<u64>) -> u64 {
+        // Events of one revision may come apart, and an upstream may begin again: a revision that was here before is not used twice.
+        let named = named.filter(|named| *named > self.last_named && self.scopes.len() == 1);
+        match named {
+            Some(named) => self.last_named = named,
+            None => self.next_own += 1,
+        }
+        named.unwrap_or(self.next_own - 1)
     }
 
     /// Puts the whole state of a scope in place of the one before.

@@ -81,7 +81,7 @@ impl FlagStream {
         let scope = environment.scope(self.token.projects());
         let kind = if self.is_new { StreamEvent::Connected } else { StreamEvent::Updated };
         let event = environment.stream_event(&scope, &self.prefix, kind, self.client);
-        self.client = Some(environment.snapshot.revision());
+        self.client = Some(environment.snapshot.event_id());
         if !std::mem::take(&mut self.is_new) {
             return event;
         }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use weir_tests::deadline::{WAIT, until_true};
-use weir_tests::flags::{BACKEND, Events, FRONTEND, FlagOrigin, Reply, before_with, environment, get};
+use weir_tests::flags::{BACKEND, Events, FRONTEND, FlagOrigin, Reply, before_with, call, environment, get};
 use weir_tests::gateway::Gateway;
 
 const FEATURES: &str = "/api/client/features";
@@ -76,6 +76,46 @@ fn polls_of_several_projects_are_one_state_and_each_token_sees_its_own() {
     assert_eq!(get(&gateway.address, "/api/frontend/features/two", "one:development.page").status, 404);
     assert_ne!(features(&gateway, ONE).field("etag"), features(&gateway, TWO).field("etag"), "each has its document");
     gateway.finish();
+}
+
+#[test]
+fn a_client_that_comes_from_another_gateway_gets_the_whole_state() {
+    let origin = origin(&[("backend", ONE), ("backend", TWO)]);
+    let gateway = |interval: &str| {
+        let gateway = with_tokens(&origin, &format!("{ONE},{TWO}"), &format!("poll_interval = \"{interval}\""));
+        until_true("flags of both", || {
+            [("one", ONE), ("two", TWO)].iter().all(|(name, token)| {
+                let reply = features(&gateway, token);
+                reply.status == 200 && reply.names().iter().any(|own| own.starts_with(name))
+            })
+        });
+        gateway
+    };
+    let delta = |gateway: &Gateway, token: &str, revision: &str| {
+        call(&gateway.address, "GET", "/api/client/delta", token, &[("If-None-Match", revision)], "")
+    };
+    let revision = |gateway: &Gateway| get(&gateway.address, "/api/client/delta", ONE).field("etag").expect("a tag");
+    // The first one polls once, and the second one sees the next state, with the next revision of the server.
+    let first = gateway("1h");
+    let flag =
+        |name: &str, project: &str| json!({ "name": name, "project": project, "enabled": true, "strategies": [] });
+    origin.replace(&json!({ "version": 2, "features": [flag("one-b", "one"), flag("two-b", "two")] }).to_string());
+    let second = gateway("1h");
+    for (to, from, suffix) in [(&second, &first, "-b"), (&first, &second, "")] {
+        for (token, name) in [(ONE, "one"), (TWO, "two")] {
+            assert_eq!(delta(to, token, &revision(to)).status, 304, "its own");
+            let reply = delta(to, token, &revision(from));
+            assert_eq!(reply.status, 200, "{token}");
+            let event = &reply.json()["events"][0];
+            assert_eq!(
+                (&event["type"], &event["features"][0]["name"]),
+                (&json!("hydration"), &json!(format!("{name}{suffix}"))),
+                "{token}"
+            );
+        }
+    }
+    first.finish();
+    second.finish();
 }
 
 #[test]

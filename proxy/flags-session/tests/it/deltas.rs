@@ -25,7 +25,7 @@ impl Environment {
 
     fn push(&mut self, events: Value) -> Result<usize, Refused> {
         let events = DeltaEvent::read_all(json!({"events": events}).to_string().as_bytes()).expect("events");
-        let events = self.state.apply_events(&Projects::All, events)?;
+        let events = self.state.apply_events(&Projects::All, events, true)?;
         Ok(self.record(events))
     }
 
@@ -50,7 +50,7 @@ impl Environment {
         }
         let document: Value = serde_json::from_slice(&out[1..]).expect("JSON");
         let events = document["events"].as_array().expect("events");
-        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.revision())));
+        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.event_id())));
         Some(events.iter().map(short).collect())
     }
 
@@ -109,7 +109,7 @@ fn clients_follow_a_gateway_that_polls() {
 }
 
 #[test]
-fn revisions_of_the_upstream_are_kept_and_grow() {
+fn polls_have_revisions_of_the_process() {
     let mut environment = Environment::new();
     let of = |names: &[(&str, &str)], revision: u64| {
         let mut document = features(names);
@@ -117,13 +117,14 @@ fn revisions_of_the_upstream_are_kept_and_grow() {
         document
     };
     environment.poll(&["*"], of(&[("a", "p")], 7)).expect("taken");
-    assert_eq!(environment.state.revision(), 7);
+    assert_eq!(environment.state.revision(), 100, "other tokens may feed the state, too");
+    assert_eq!(environment.snapshot().revision(), 7, "for operators");
     environment.poll(&["*"], of(&[("b", "p")], 7)).expect("taken");
-    assert_eq!(environment.state.revision(), 8, "a change has a revision of its own");
+    assert_eq!(environment.state.revision(), 101, "a change has a revision of its own");
     environment.poll(&["*"], of(&[("c", "p")], 20)).expect("taken");
-    assert_eq!(environment.state.revision(), 20);
+    assert_eq!(environment.state.revision(), 102);
     environment.poll(&["*"], of(&[("d", "p")], 3)).expect("taken");
-    assert_eq!(environment.state.revision(), 21, "the upstream began again");
+    assert_eq!(environment.state.revision(), 103, "the upstream began again");
 }
 
 #[test]
@@ -202,8 +203,31 @@ fn f4_events_out_of_order_or_without_a_state_are_refused_whole() {
     environment.push(json!([updated(7, "a")])).expect("taken");
     let reset = json!([{"eventId": 2, "type": "hydration", "features": [with(json!({}), "z")]}]);
     environment.push(reset).expect("an upstream may begin again");
-    assert_eq!((environment.names(), environment.state.revision()), (vec!["z".to_owned()], 8));
+    assert_eq!((environment.names(), environment.state.revision()), (vec!["z".to_owned()], 100));
     assert_eq!(environment.state.upstream_revision(&Projects::All), Some(2));
+    environment.push(json!([updated(7, "y")])).expect("taken");
+    assert_eq!(environment.state.revision(), 101, "7 was another state");
+    environment.push(json!([updated(8, "x")])).expect("taken");
+    assert_eq!(environment.state.revision(), 8, "the upstream's again");
+    assert_eq!(environment.delta(&["*"], "", Some(101)).expect("news"), ["all x,y,z"]);
+    assert_eq!(environment.delta(&["*"], "", Some(8)), None);
+}
+
+#[test]
+fn events_of_several_tokens_have_revisions_of_the_process() {
+    let mut environment = Environment::new();
+    let whole = |id: u64, name: &str| json!({"events": [{"eventId": id, "type": "hydration", "features": [with(json!({"project": name}), name)]}]});
+    for (project, is_only_source, revision) in [("p", true, 5), ("q", false, 100), ("q", true, 100)] {
+        let events = DeltaEvent::read_all(whole(5, project).to_string().as_bytes()).expect("events");
+        let scope = Projects::new(&[project]);
+        let events = environment.state.apply_events(&scope, events, is_only_source).expect("taken");
+        environment.record(events);
+        assert_eq!(environment.state.revision(), revision, "{project} {is_only_source}");
+    }
+    assert_eq!(environment.names(), ["p", "q"]);
+    assert_eq!(environment.state.upstream_revision(&Projects::new(&["q"])), Some(5));
+    assert_eq!(environment.delta(&["*"], "", Some(5)).expect("news"), ["+q"]);
+    assert_eq!(environment.delta(&["*"], "", Some(6)).expect("news"), ["all p,q"], "6 is of another gateway");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn snapshot(value: &Value) -> Snapshot {
         let events = DeltaEvent::read_all(text.as_bytes()).expect("events");
         let whole = br#"{"events":[{"eventId":0,"type":"hydration","features":[],"segments":[]}]}"#;
         let whole = DeltaEvent::read_all(whole).expect("events");
-        state.apply_events(&Projects::All, [whole, events].concat()).expect("taken");
+        state.apply_events(&Projects::All, [whole, events].concat(), true).expect("taken");
     }
     Snapshot::new(&state, History::new(state.revision()), None)
 }

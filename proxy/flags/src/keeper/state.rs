@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use weir_base::time::turn;
 use weir_flags_codec::{DeltaEvent, FeaturesDocument};
 use weir_flags_session::{
-    FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, minimal, token_table::Changes,
+    FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, first_own_revision, minimal,
+    token_table::Changes,
 };
 
 use super::{Desk, Source};
 use crate::{
-    edge::{View, unix_time},
+    edge::{View, seed},
     environment::Environment,
 };
 
@@ -40,7 +41,7 @@ pub(super) struct EnvironmentState {
 
 impl EnvironmentState {
     fn new() -> Self {
-        let flags = FlagState::new(unix_time().as_secs());
+        let flags = FlagState::new(first_own_revision(seed()));
         Self { flags, history: History::default(), is_dirty: false, built: None }
     }
 }
@@ -96,7 +97,7 @@ impl Desk {
     pub(super) fn publish(&self) {
         let mut state = self.state.borrow_mut();
         let table = state.tokens().clone();
-        let (sources, awaits_sources) = self.sources(&state, &table);
+        let (sources, awaits_sources) = self.sources(&state);
         let built = state.environments.iter().filter_map(|(name, one)| Some((name.clone(), one.built.clone()?)));
         let environments = built.collect();
         let is_offline = matches!(self.source, Source::File(_));
@@ -104,8 +105,8 @@ impl Desk {
     }
 
     /// The backend tokens that are valid, and whether there may be more soon.
-    fn sources(&self, state: &State, table: &TokenTable) -> (Vec<Arc<Token>>, bool) {
-        let Source::Upstream(source) = &self.source else { return (Vec::new(), false) };
+    fn sources(&self, state: &State) -> (Vec<Arc<Token>>, bool) {
+        let (Source::Upstream(source), Some(table)) = (&self.source, &state.table) else { return (Vec::new(), false) };
         let (mut valid, mut awaits) = (Vec::new(), false);
         for token in source.tokens.iter().chain(state.dynamic.iter().map(|token| &**token)) {
             match State::standing(table, token) {
@@ -119,9 +120,8 @@ impl Desk {
 
     /// The tokens to poll with: the fewest that see everything.
     pub(super) fn polled_tokens(&self) -> Vec<Arc<Token>> {
-        let mut state = self.state.borrow_mut();
-        let table = state.tokens().clone();
-        let (sources, _) = self.sources(&state, &table);
+        let state = self.state.borrow();
+        let (sources, _) = self.sources(&state);
         let all: Vec<&Token> = sources.iter().map(|token| &**token).collect();
         let fewest = minimal(&all);
         sources.iter().filter(|token| fewest.iter().any(|one| std::ptr::eq(*one, &***token))).cloned().collect()
@@ -142,8 +142,7 @@ impl Desk {
                 state.dynamic.retain(|known| added.iter().all(|token| token.secret() != known.secret()));
                 state.dynamic.extend(added);
             }
-            let table = state.tokens().clone();
-            let (sources, awaits) = self.sources(&state, &table);
+            let (sources, awaits) = self.sources(&state);
             // The flags of an environment without a token have no reader, once that is certain.
             if !awaits && !changes.removed.is_empty() {
                 let has_source = |name: &str| sources.iter().any(|token| token.environment() == Some(name));
@@ -171,7 +170,10 @@ impl Desk {
         scope: &Projects,
         events: Vec<DeltaEvent>,
     ) -> Result<bool, Refused> {
-        self.change(environment, |flags| flags.apply_events(scope, events))
+        let polled = self.polled_tokens();
+        let own = polled.iter().filter(|token| token.environment() == Some(environment));
+        let is_only_source = own.count() == 1;
+        self.change(environment, |flags| flags.apply_events(scope, events, is_only_source))
     }
 
     fn change(
