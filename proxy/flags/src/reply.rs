@@ -49,10 +49,11 @@ pub(crate) fn tagged(body: Bytes, tag: &str, coding: Option<Coding>) -> WholeRes
     response
 }
 
-/// The client has the document of this tag.
+/// The client has the document of this tag. The fields are those of the document for caches (RFC 9110 section 15.4.5).
 pub(crate) fn not_modified(tag: &str) -> WholeResponse {
     let mut response = empty(304);
     response.fields.add(Known::Etag, tag.as_bytes());
+    response.fields.add(Known::Vary, b"Accept-Encoding");
     response
 }
 

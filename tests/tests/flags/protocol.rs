@@ -56,6 +56,8 @@ fn documents_have_tags_by_which_clients_save_the_body() {
                 (304, 0, Some(tag.clone())),
                 "{path} {value}"
             );
+            assert_eq!(same.field("vary"), whole.field("vary"), "{path}: a cache keeps it with the document");
+            assert!(same.field("vary").is_some_and(|vary| vary.contains("Accept-Encoding")), "{path}");
         }
         let other = call(address, "GET", path, token, &[("If-None-Match", "\"x\"")], "");
         assert_eq!((other.status, &other.body), (200, &whole.body), "{path}");
