@@ -197,6 +197,18 @@ impl TokenTable {
         Some(TokensToValidate { tokens })
     }
 
+    /// The time until a good token is to be validated again. `None`: there is none.
+    pub fn due_in(&self, now: Time) -> Option<Duration> {
+        let left = |entry: &Entry| match entry.state {
+            State::Valid { validated: Some(Time::ZERO), .. } => Some(Duration::ZERO),
+            State::Valid { validated: Some(validated), .. } => {
+                Some(self.revalidation.saturating_sub(now.since(validated)))
+            }
+            State::Valid { validated: None, .. } | State::Invalid { .. } => None,
+        };
+        self.entries.values().flatten().filter_map(left).min()
+    }
+
     /// Takes the answer to a batch. Tokens that it lacks, or whose rights have no meaning, are bad.
     pub fn on_answer(&mut self, batch: &TokensToValidate, answer: &ValidatedTokens, now: Time) -> Changes {
         self.is_in_flight = false;

@@ -219,6 +219,16 @@ fn f10_a_token_that_the_server_forgets_ends_within_the_interval() {
 }
 
 #[test]
+fn a_short_interval_of_revalidations_is_kept() {
+    let (origin, gateway) = ready("revalidation_interval = \"1s\"");
+    let (begun, before) = (Instant::now(), origin.requests("validate", 200));
+    until_true("four validations", || origin.requests("validate", 200) >= before + 4);
+    let took = begun.elapsed();
+    assert!((3..10).contains(&took.as_secs()), "{took:?} for four intervals of a second");
+    gateway.finish();
+}
+
+#[test]
 fn tokens_are_masked_wherever_they_are_shown() {
     let origin = FlagOrigin::start();
     let gateway = before(&origin.address, "backstage = [\"tokens\", \"metrics\"]\ntoken_header = \"X-Flags\"");

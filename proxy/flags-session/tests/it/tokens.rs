@@ -202,6 +202,7 @@ fn a_bad_token_may_become_good_and_a_good_one_bad() {
     assert_eq!(upstream.answer(&[("*:dev.a", "p")]), Some((1, 0)));
     upstream.pass(3_599);
     assert_eq!(upstream.answer(&[]), None);
+    assert_eq!(upstream.table.due_in(upstream.now), Some(Duration::from_secs(1)));
     upstream.pass(1);
     assert_eq!(upstream.answer(&[("*:dev.a", "p")]), Some((0, 0)), "as it was");
     upstream.pass(3_600);
@@ -218,6 +219,14 @@ fn a_trusted_token_needs_no_upstream() {
     assert_eq!((upstream.standing("secret"), upstream.standing("secret@dev")), ("valid", "unknown"));
     upstream.pass(1_000_000);
     assert_eq!((upstream.standing("secret"), upstream.answer(&[])), ("valid", None));
+    assert_eq!(upstream.table.due_in(upstream.now), None);
+    upstream.table.restore(Token::parse("*:dev.saved").expect("a token"));
+    assert_eq!(
+        (upstream.standing("*:dev.saved"), upstream.table.due_in(upstream.now)),
+        ("valid", Some(Duration::ZERO))
+    );
+    assert_eq!(upstream.table.judged().count(), 1, "that of the backup alone");
+    assert_eq!(upstream.answer(&[]), Some((0, 1)), "the first batch has it");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The validation of tokens: those of the start, those of clients, and known ones again.
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
 
 use weir_base::time::turn;
 use weir_flags_codec::tokens::{TokensToValidate, ValidatedTokens};
@@ -8,9 +8,6 @@ use weir_flags_session::{Standing, limits::TOKEN_BATCH_INTERVAL};
 
 use super::{Desk, upstream::Call};
 use crate::settings::UpstreamSource;
-
-/// How often known tokens are looked at: one whose time has come is validated again.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Validates tokens for as long as the keeper lives.
 pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
@@ -28,7 +25,12 @@ pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
             // A batch per second, whatever comes meanwhile.
             weir_engine::sleep(TOKEN_BATCH_INTERVAL).await;
         } else {
-            let _ = weir_engine::timeout(LOOK_INTERVAL, desk.edge.signal.wait()).await;
+            let due = desk.state.borrow_mut().tokens().due_in(turn::now());
+            let wait = due.map(|due| due.max(TOKEN_BATCH_INTERVAL));
+            match wait {
+                Some(wait) => drop(weir_engine::timeout(wait, desk.edge.signal.wait()).await),
+                None => desk.edge.signal.wait().await,
+            }
         }
     }
 }
