@@ -37,6 +37,8 @@ struct ScopeState {
     /// The last revision that the upstream has named.
     revision: Option<u64>,
     segments: BTreeMap<i64, SegmentText>,
+    /// It is of a backup, until the upstream's first response for any scope.
+    is_restored: bool,
 }
 
 /// An answer of the upstream that changes nothing.
@@ -114,9 +116,21 @@ impl FlagState {
         self.scopes.iter().filter_map(|it| it.revision).max()
     }
 
-    /// The last revision that the upstream has named for a scope: `Last-Event-ID` of the next connection, or `If-None-Match` of a delta.
+    /// The last revision that the upstream has named for a scope: `Last-Event-ID` of the next connection, or `If-None-Match` of a delta. A
+    /// state of a backup has none: the whole state is to be fetched first.
     pub fn upstream_revision(&self, scope: &Projects) -> Option<u64> {
-        self.scopes.iter().find(|it| it.projects == *scope)?.revision
+        self.scopes.iter().find(|it| it.projects == *scope && !it.is_restored)?.revision
+    }
+
+    /// Takes a saved state of all projects. The first response of the upstream replaces its segments, and its flags within the scope of
+    /// the response.
+    ///
+    /// # Errors
+    /// The document is refused, and the state stays.
+    pub fn restore(&mut self, document: FeaturesDocument) -> Result<Vec<DeltaEvent>, Refused> {
+        let events = self.apply_document(&Projects::All, document)?;
+        self.scopes.iter_mut().for_each(|it| it.is_restored = true);
+        Ok(events)
     }
 
     /// Takes the whole state of a scope. The events lead from the state before to this one.
@@ -216,9 +230,9 @@ impl FlagState {
         changes: &mut Vec<DeltaChange>,
     ) {
         let before = self.segments();
-        self.scopes.retain(|it| !scope.include(&it.projects));
+        self.scopes.retain(|it| !it.is_restored && !scope.include(&it.projects));
         let segments = segments.into_iter().map(|segment| (segment.id, segment)).collect();
-        self.scopes.push(ScopeState { projects: scope.clone(), revision, segments });
+        self.scopes.push(ScopeState { projects: scope.clone(), revision, segments, is_restored: false });
         self.compare_segments(&before, changes);
         let named: BTreeMap<Arc<str>, FeatureText> = features.into_iter().map(|it| (it.name.clone(), it)).collect();
         let is_gone = |it: &&FeatureText| scope.has(&it.project) && !named.contains_key(&it.name);

@@ -176,6 +176,28 @@ fn a_reload_that_removes_a_token_of_the_start_ends_it_and_its_streams_at_once() 
 }
 
 #[test]
+fn flags_and_segments_of_a_backup_go_once_no_token_sees_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let more = format!("backstage = [\"features\"]\nbackup_dir = \"{}\"", folder.path().display());
+    let origin = origin(&[("backend", BACKEND), ("backend", PRODUCTION), ("backend", ONE)]);
+    let flag = json!({ "name": "one", "project": "one", "enabled": true, "strategies": [] });
+    let mut document = json!({ "version": 2, "features": [flag], "segments": [{ "id": 1, "constraints": [] }] });
+    origin.replace(&document.to_string());
+    let gateway = with_tokens(&origin, &format!("{BACKEND},{PRODUCTION}"), &more);
+    [BACKEND, PRODUCTION].iter().for_each(|token| wait_served(&gateway, token));
+    gateway.finish();
+    document["segments"] = json!([]);
+    origin.replace(&document.to_string());
+    let narrow = with_tokens(&origin, ONE, &more);
+    wait_served(&narrow, ONE);
+    let shown = || get(&narrow.address, "/internal-backstage/features", "").json();
+    until_true("the end of an environment without a token", || shown()["production"].is_null());
+    until_true("the end of the segments", || features(&narrow, ONE).json()["segments"].is_null());
+    assert_eq!(features(&narrow, ONE).names(), ["one"]);
+    narrow.finish();
+}
+
+#[test]
 fn a_token_that_the_operator_trusts_is_never_sent_to_the_server() {
     let origin = origin(&[("backend", BACKEND)]);
     let mut variables = environment();

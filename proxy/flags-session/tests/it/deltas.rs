@@ -165,6 +165,23 @@ fn each_token_feeds_its_own_projects() {
     assert_eq!(environment.names(), ["d"]);
 }
 
+#[test]
+fn a_saved_state_stays_until_the_first_response() {
+    let mut environment = Environment::new();
+    let mut saved = features(&[("a", "p"), ("b", "q")]);
+    saved["segments"] = json!([{"id": 1, "constraints": []}]);
+    saved["meta"] = json!({"revisionId": 7});
+    let events = environment.state.restore(document(&saved)).expect("taken");
+    environment.record(events);
+    assert_eq!((environment.names().len(), environment.state.segments().len()), (2, 1));
+    assert_eq!(environment.state.upstream_revision(&Projects::All), None, "a delta begins with the whole state");
+    let empty = json!({"features": [], "meta": {"revisionId": 7}});
+    assert_eq!(environment.poll(&["*"], empty), Err(Refused::SuddenlyEmpty));
+    environment.poll(&["p"], features(&[("c", "p")])).expect("taken");
+    assert_eq!(environment.names(), ["b", "c"]);
+    assert!(environment.state.segments().is_empty(), "the server has none");
+}
+
 fn updated(id: u64, name: &str) -> Value {
     json!({"eventId": id, "type": "feature-updated", "feature": with(json!({"project": "p"}), name)})
 }

@@ -129,14 +129,11 @@ pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) {
         }
     };
     for (environment, document) in restored.environments {
-        if let Err(error) = desk.take_document(&environment, &Projects::All, document) {
+        if let Err(error) = desk.restore(&environment, document) {
             tracing::error!(%error, environment, "the backup of an environment cannot be used");
         }
     }
-    {
-        let mut state = desk.state.borrow_mut();
-        restored.tokens.into_iter().for_each(|token| state.tokens().restore(token));
-    }
+    desk.restore_tokens(restored.tokens);
     tracing::warn!("flags are those of the backup until the server responds");
     desk.publish();
 }

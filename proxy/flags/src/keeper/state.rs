@@ -143,8 +143,8 @@ impl Desk {
                 state.dynamic.extend(added);
             }
             let (sources, awaits) = self.sources(&state);
-            // The flags of an environment without a token have no reader, once that is certain.
-            if !awaits && !changes.removed.is_empty() {
+            // The flags of an environment without a token have no reader, once that is certain. A backup may have some.
+            if !awaits {
                 let has_source = |name: &str| sources.iter().any(|token| token.environment() == Some(name));
                 state.environments.retain(|name, _| has_source(name));
             }
@@ -161,6 +161,23 @@ impl Desk {
         document: FeaturesDocument,
     ) -> Result<bool, Refused> {
         self.change(environment, |flags| flags.apply_document(scope, document))
+    }
+
+    /// Takes the flags of a backup.
+    pub(super) fn restore(&self, environment: &str, document: FeaturesDocument) -> Result<bool, Refused> {
+        self.change(environment, |flags| flags.restore(document))
+    }
+
+    /// Takes the tokens of a backup.
+    pub(super) fn restore_tokens(&self, tokens: Vec<Token>) {
+        let mut state = self.state.borrow_mut();
+        let is_dynamic = matches!(&self.source, Source::Upstream(source) if source.is_dynamic);
+        for token in tokens {
+            if is_dynamic && token.kind() == Some(TokenType::Backend) {
+                state.dynamic.push(Arc::new(token.clone()));
+            }
+            state.tokens().restore(token);
+        }
     }
 
     /// Takes changes of the flags that a token sees.
