@@ -324,6 +324,23 @@ fn openfeature_clients_evaluate_remotely() {
 }
 
 #[test]
+fn a_reload_keeps_the_flags_of_the_file_until_the_new_ones_are_read() {
+    let (folder, gateway) = stand("");
+    let file = folder.path().join("features.json");
+    std::fs::write(&file, "{").expect("written");
+    gateway.rewrite(|text| text.replace("reload_interval = \"1s\"", "reload_interval = \"2s\""));
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    gateway.wait_log("the file of flags cannot be used");
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200);
+    }
+    std::fs::write(&file, r#"{"other":{"enabled":true}}"#).expect("written");
+    until_true("the other file", || get(&gateway.address, FEATURES, BACKEND).names() == ["other"]);
+    gateway.finish();
+}
+
+#[test]
 fn a_changed_file_is_served_and_a_broken_one_is_not() {
     let (folder, gateway) = stand("");
     let file = folder.path().join("features.json");

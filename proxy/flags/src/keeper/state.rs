@@ -53,12 +53,15 @@ impl State {
             .as_ref()
             .is_some_and(|(former, _)| matches!(former, Source::Upstream(_)) && !source.shares_state_with(former));
         let before = before.filter(|(former, _)| source.shares_state_with(former));
-        let before = before.map(|(_, state)| state).unwrap_or_default();
+        let mut before = before.map(|(_, state)| state).unwrap_or_default();
+        // The keeper before may have been compiling them.
+        before.environments.values_mut().for_each(|one| one.is_dirty = true);
         let mut table = TokenTable::new(seed);
         match source {
             Source::File(file) => {
                 file.tokens.iter().for_each(|token| table.trust(token.clone()));
-                Self { table: Some(table), ..Self::default() }
+                // The flags of the file before stay until the new one is read.
+                Self { table: Some(table), environments: before.environments, ..Self::default() }
             }
             Source::Upstream(upstream) => {
                 table = table.with_revalidation(upstream.revalidation_interval);
@@ -66,13 +69,10 @@ impl State {
                 if let Some(judged) = &before.table {
                     table = table.with_judged(judged);
                 }
-                let mut environments = before.environments;
-                // The keeper before may have been compiling them.
-                environments.values_mut().for_each(|one| one.is_dirty = true);
                 let dynamic = if upstream.is_dynamic { before.dynamic } else { Vec::new() };
                 Self {
                     table: Some(table),
-                    environments,
+                    environments: before.environments,
                     dynamic,
                     generation: before.generation,
                     noted_bad: Vec::new(),
