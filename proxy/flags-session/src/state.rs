@@ -185,7 +185,12 @@ impl FlagState {
                 return self.replace(scope, Some(event.id), features, segments, changes);
             }
             DeltaChange::FeatureUpdated(feature) => self.put(feature, changes),
-            DeltaChange::FeatureRemoved { name, .. } => self.remove(&name, changes),
+            // A flag that has moved is gone from its former project alone, whichever of the two events comes first.
+            DeltaChange::FeatureRemoved { name, project } => {
+                if self.features.get(&name).is_some_and(|feature| feature.project == project) {
+                    self.remove(&name, changes);
+                }
+            }
             DeltaChange::SegmentUpdated(segment) => {
                 self.change_segments(scope, changes, |segments| drop(segments.insert(segment.id, segment)));
             }

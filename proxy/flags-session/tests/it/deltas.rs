@@ -210,6 +210,23 @@ fn events_of_the_upstream_change_the_state() {
 }
 
 #[test]
+fn a_flag_that_moves_between_projects_stays() {
+    let mut environment = Environment::new();
+    environment
+        .push(json!([{"eventId": 5, "type": "hydration", "features": [with(json!({"project": "p"}), "a")]}]))
+        .expect("taken");
+    let moved = |id: u64, project: &str| json!({"eventId": id, "type": "feature-updated", "feature": with(json!({"project": project}), "a")});
+    let gone = |id: u64, project: &str| json!({"eventId": id, "type": "feature-removed", "featureName": "a", "project": project});
+    environment.push(json!([moved(6, "q"), gone(6, "p")])).expect("taken");
+    assert_eq!(environment.names(), ["a"], "it is gone from p alone");
+    assert_eq!(environment.delta(&["p"], "", Some(5)).expect("news"), ["-a of p"]);
+    environment.push(json!([gone(7, "q"), moved(7, "p")])).expect("taken");
+    assert_eq!(environment.names(), ["a"]);
+    environment.push(json!([gone(8, "p")])).expect("taken");
+    assert!(environment.names().is_empty());
+}
+
+#[test]
 fn f4_events_out_of_order_or_without_a_state_are_refused_whole() {
     let mut environment = Environment::new();
     assert_eq!(environment.push(json!([updated(1, "a")])), Err(Refused::NoState));
