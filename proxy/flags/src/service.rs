@@ -37,8 +37,8 @@ impl Service {
         let metrics = is_keeping.then(|| Metrics::new(&core.metrics, &listener.name));
         let http = weir_http::Service::new(core, listener, http::settings(&edge, settings), upstreams);
         let kept = metrics.map(|metrics| {
-            let keeper = Keeper::start(&edge, settings, &http, None);
-            Kept { keeper: RefCell::new(Some(keeper)), metrics }
+            let keeper = keeper(&edge, settings, &http, None);
+            Kept { keeper: RefCell::new(keeper), metrics }
         });
         Rc::new(Self { http, edge, kept })
     }
@@ -53,10 +53,20 @@ impl Service {
         self.http.update(listener, http::settings(&self.edge, settings), upstreams);
         if let Some(kept) = &self.kept {
             let before = kept.keeper.take();
-            let keeper = Keeper::start(&self.edge, settings, &self.http, before);
-            kept.keeper.replace(Some(keeper));
+            let keeper = keeper(&self.edge, settings, &self.http, before);
+            kept.keeper.replace(keeper);
         }
     }
+}
+
+/// The keeper of the settings. A listener that redirects everything has none.
+fn keeper(
+    edge: &Arc<Edge>,
+    settings: &FlagsListenerSettings,
+    http: &Rc<weir_http::Service>,
+    before: Option<Keeper>,
+) -> Option<Keeper> {
+    (!settings.redirect_https).then(|| Keeper::start(edge, settings, http, before))
 }
 
 impl weir_listener::Service for Service {

@@ -71,11 +71,12 @@ impl Methods {
 impl<'a> Endpoint<'a> {
     /// The endpoint of a path, behind the base path. Slashes that stand twice or at the end have no meaning.
     pub(crate) fn of(path: &'a str, base_path: &str) -> Option<Self> {
-        let path = path.strip_prefix(base_path)?;
-        if !base_path.is_empty() && !path.is_empty() && !path.starts_with('/') {
-            return None;
-        }
         let mut parts = path.split('/').filter(|part| !part.is_empty());
+        for own in base_path.split('/').filter(|part| !part.is_empty()) {
+            if parts.next() != Some(own) {
+                return None;
+            }
+        }
         let mut part = || parts.next().unwrap_or_default();
         let of = [part(), part(), part(), part(), part()];
         if parts.next().is_some() {
@@ -235,7 +236,11 @@ mod tests {
         {
             assert_eq!(Endpoint::of(path, ""), None, "{path}");
         }
-        assert_eq!(Endpoint::of("/edge/api/frontend", "/edge"), Some(Endpoint::Evaluate(Listing::Enabled)));
+        for (path, base_path) in
+            [("/edge/api/frontend", "/edge"), ("//edge//api/frontend/", "/edge"), ("/a//b/api/frontend", "/a/b")]
+        {
+            assert_eq!(Endpoint::of(path, base_path), Some(Endpoint::Evaluate(Listing::Enabled)), "{path}");
+        }
         for path in ["/api/frontend", "/edgeapi/frontend"] {
             assert_eq!(Endpoint::of(path, "/edge"), None, "{path}");
         }

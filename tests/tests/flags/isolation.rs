@@ -260,6 +260,16 @@ fn s10_configurations_that_protect_nothing_are_refused() {
         (offline("bootstrap_file = \"f.json\""), false),
         (with_upstream(&format!("{tokens}allow = [\"10.0.0.0/8\"]\ndeny = [\"10.0.0.0/8\"]")), false),
         (with_upstream(&format!("{tokens}allow = []")), false),
+        (with_upstream(&format!("{tokens}token_header = \"X Token\"")), false),
+        (with_upstream(&format!("{tokens}token_header = \"content-length\"")), false),
+        (
+            with_upstream(&format!(
+                "{tokens}[[listener.flags.upstream_header]]\nname = \"Host\"\nvalue = \"env:FLAGS_TOKEN\""
+            )),
+            false,
+        ),
+        (with_upstream(&format!("{tokens}streaming = false")), true),
+        (with_upstream(&format!("{tokens}streaming = false\nstreams_max = 10")), false),
         (with_upstream(&format!("{tokens}backstage = [\"everything\"]")), false),
         (with_upstream("tokens = [\"*:development.secret-in-the-file\"]"), false),
         (with_upstream("tokens = [\"env:FLAGS_NONSENSE\"]"), false),

@@ -182,6 +182,22 @@ fn f4_deltas_that_repeat_themselves_change_nothing_and_those_out_of_order_lead_t
 }
 
 #[test]
+fn a_listener_that_redirects_asks_the_server_for_nothing() {
+    let origin = FlagOrigin::start();
+    let gateway = before(&origin.address, "redirect_https = true");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 308);
+        std::thread::sleep(Duration::from_millis(50)); // the pace of a client
+    }
+    assert_eq!((origin.all_requests("validate"), origin.all_requests("features")), (0, 0));
+    gateway.rewrite(|text| text.replace("redirect_https = true", ""));
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    until_true("flags", || names(&gateway).len() == 5);
+    gateway.finish();
+}
+
+#[test]
 fn a_server_below_a_path_is_reached_by_it() {
     let origin = FlagOrigin::start();
     let first = before(&origin.address, "base_path = \"/unleash\"");

@@ -100,7 +100,7 @@ section! {
         default ofrep: bool = true;
         /// Serve `/api/client/streaming`, by which SDKs receive changes at once. Otherwise it is 404, and SDKs poll.
         default streaming: bool = true;
-        /// Maximum number of open streams. Further ones get 429.
+        /// Maximum number of open streams. Further ones get 429. Not allowed with `streaming = false`.
         default streams_max: u32 = flags::STREAMS_MAX as u32 => 1..=COUNT_MAX;
         /// Endpoints below `/internal-backstage`, which need no token: `health`, `ready`, `metrics`, `features`, `tokens`,
         /// `metricsbatch`, `instancedata`, `info`. All but the first two show data of the operator. If absent, `health` and
@@ -109,11 +109,12 @@ section! {
         /// Number of trusted proxies in front that append to X-Forwarded-For. The entry of the first of these proxies is the
         /// address of the client. With 0, the client is the peer of the connection.
         default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
-        /// Networks whose requests are served; other requests get 403. Set either `allow` or `deny`.
+        /// Networks of peers whose requests are served; other requests get 403. The peer is the other end of the connection, or the
+        /// address in a PROXY header, whatever `trusted_hops` says. Set either `allow` or `deny`.
         optional allow: Vec<At<Net>>;
-        /// Networks whose requests get 403.
+        /// Networks of peers whose requests get 403.
         optional deny: Vec<At<Net>>;
-        /// Redirect each request to HTTPS with 308, for a listener without TLS beside one with TLS.
+        /// Redirect each request to HTTPS with 308, for a listener without TLS beside one with TLS. Such a listener fetches no flags.
         default redirect_https: bool = false;
         /// Web pages of other origins that may read responses (CORS). If absent, every page may, without credentials: frontend
         /// SDKs run in pages.

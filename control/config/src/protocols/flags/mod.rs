@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use weir_flags::settings::Backstage;
 pub(crate) use weir_flags::settings::FlagsListenerSettings as ListenerSettings;
+use weir_http_codec::token;
 use weir_policy::http::{AddressRules, Cors, CorsSettings, Effect, ForwardedFor, OriginRule, Source};
 
 use self::keys::ListenerFlagsSection;
 use crate::checks::error_at;
 use crate::document::At;
 pub(crate) use crate::protocols::http::HttpUpstreamSettings as UpstreamSettings;
-use crate::protocols::http::{Http, cors_settings};
+use crate::protocols::http::{Http, cors_settings, is_framing};
 use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
 use crate::reader::Reader;
 use crate::sections::FileSection;
@@ -75,6 +76,11 @@ impl Protocol for Flags {
             let what = "has no effect: the listener has TLS";
             error_at(&section.redirect_https, &path, "redirect_https", what, "remove it", reader);
         }
+        check_token_header(section, &path, reader);
+        if section.streams_max.is_given && !section.streaming.value {
+            let what = "has no effect: the listener has no streams";
+            error_at(&section.streams_max, &path, "streams_max", what, "remove it, or streaming = false", reader);
+        }
         let addresses = addresses(section, &path, reader);
         let cors = cors(section, &path, reader);
         let backstage = section
@@ -108,6 +114,17 @@ impl Protocol for Flags {
     fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
 }
 
+/// Reports a field for tokens that no request can have.
+fn check_token_header(section: &ListenerFlagsSection, path: &str, reader: &mut Reader<'_>) {
+    let name = &section.token_header;
+    if !token::is_token(name.value.0.as_bytes()) {
+        error_at(name, path, "token_header", "is not a field name", "use letters, digits and hyphens", reader);
+    } else if is_framing(&name.value.0) {
+        let what = "is a field with another meaning";
+        error_at(name, path, "token_header", what, "choose another name, such as \"X-Unleash-Token\"", reader);
+    }
+}
+
 /// A prefix of paths, without the slash at its end. A mistake is reported.
 fn base_path(written: Option<&At<LongWord>>, path: &str, reader: &mut Reader<'_>) -> Box<str> {
     let Some(written) = written else { return Box::default() };
@@ -129,7 +146,7 @@ fn addresses(section: &ListenerFlagsSection, path: &str, reader: &mut Reader<'_>
         }
     };
     let all: Vec<_> = nets.value.iter().map(|net| net.value).collect();
-    match AddressRules::new(effect, Source::Client, &all) {
+    match AddressRules::new(effect, Source::Peer, &all) {
         Ok(rules) => Some(Arc::new(rules)),
         Err(error) => {
             error_at(

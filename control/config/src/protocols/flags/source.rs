@@ -11,6 +11,7 @@ use super::keys::{ListenerFlagsSection, UpstreamHeaderSection};
 use crate::checks::{authority, error_at};
 use crate::document::At;
 use crate::protocols::ListenerContext;
+use crate::protocols::http::is_framing;
 use crate::reader::Reader;
 use crate::secret::SecretRef;
 use crate::section::{GivenKey, Section as _};
@@ -117,6 +118,10 @@ fn fields(tables: &[UpstreamHeaderSection], path: &str, reader: &mut Reader<'_>)
                 "write letters, digits and hyphens",
                 reader,
             );
+        }
+        if is_framing(&name.value.0) {
+            let what = "is a field that only the gateway itself may set";
+            error_at(name, &path, "name", what, "remove it", reader);
         }
         if !value.value.secret.expose().iter().all(|byte| matches!(byte, b' '..=b'~')) {
             let what = "has characters that are not allowed in a header field";

@@ -202,7 +202,7 @@ fn change(section: &FieldSection, path: &str, key: &str, side: Side, reader: &mu
 }
 
 /// Fields that only the gateway itself may write.
-fn is_framing(name: &str) -> bool {
+pub(crate) fn is_framing(name: &str) -> bool {
     matches!(
         Known::of(name.as_bytes()),
         Known::Host

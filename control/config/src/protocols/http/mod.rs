@@ -20,6 +20,7 @@ pub(crate) use weir_http::settings::HttpListenerSettings as ListenerSettings;
 
 pub use self::checks::RouteObject;
 pub(crate) use self::checks::cors_settings;
+pub(crate) use self::handling::is_framing;
 pub(crate) use self::policy::CorsSection;
 pub use self::upstream::HttpUpstreamSettings;
 
