@@ -7,7 +7,7 @@ mod sdk;
 mod server;
 mod stream;
 
-pub use api::{Reply, call, get, post};
+pub use api::{Reply, call, get, is_retry_after, post};
 pub use gateway::{BACKEND, FRONTEND, before, before_with, environment, offline, offline_with};
 pub use origin::FlagOrigin;
 pub use sdk::{Sdk, SdkProcess};

@@ -30,15 +30,15 @@ pub(crate) fn respond(edge: &Edge, endpoint: Backstage) -> WholeResponse {
         Backstage::InstanceData => {
             let connected: Vec<Value> = lock(&edge.instances).values().cloned().collect();
             let this = json!({
-                "identifier": edge.identity.instance_id,
-                "appName": edge.identity.app_name,
+                "identifier": edge.identity().instance_id,
+                "appName": edge.identity().app_name,
                 "edgeVersion": env!("CARGO_PKG_VERSION"),
                 "connectedStreamingClients": edge.streams.load(Ordering::Relaxed),
             });
             reply::json(200, json!({ "this_instance": this, "connected_instances": connected }).to_string())
         }
         Backstage::Info => {
-            let info = json!({ "packageName": "weir", "packageVersion": env!("CARGO_PKG_VERSION"), "appName": edge.identity.app_name });
+            let info = json!({ "packageName": "weir", "packageVersion": env!("CARGO_PKG_VERSION"), "appName": edge.identity().app_name });
             reply::json(200, info.to_string())
         }
     }

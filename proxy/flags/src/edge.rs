@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    fmt,
     future::poll_fn,
     sync::{
         Arc, Mutex,
@@ -24,7 +25,6 @@ use crate::{
 };
 
 /// Flags, tokens and gathered metrics of a listener. The keeper on the first worker writes them, and requests on all workers read them.
-#[derive(Debug)]
 pub struct Edge {
     view: ArcSwap<View>,
     watchers: Mutex<Watchers>,
@@ -43,7 +43,15 @@ pub struct Edge {
     /// Requests that wait for a verdict on their token.
     pub(crate) waiting: AtomicUsize,
     /// This process in requests to the server.
-    pub(crate) identity: ConnectVia,
+    identity: ArcSwap<ConnectVia>,
+}
+
+/// Without texts of tokens, which are secrets.
+impl fmt::Debug for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (view, wanted) = (self.view(), lock(&self.wanted).len());
+        f.debug_struct("Edge").field("view", &view).field("wanted", &wanted).finish_non_exhaustive()
+    }
 }
 
 /// The state that requests read: replaced as a whole.
@@ -82,7 +90,10 @@ impl Default for Edge {
             counts: Counts::default(),
             streams: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            identity: ConnectVia { app_name: "weir".to_owned(), instance_id: crate::identity::instance_id() },
+            identity: ArcSwap::from_pointee(ConnectVia {
+                app_name: "weir".to_owned(),
+                instance_id: crate::identity::instance_id(),
+            }),
         }
     }
 }
@@ -91,6 +102,17 @@ impl Edge {
     /// The present state.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
+    }
+
+    /// This process in requests to the server.
+    pub(crate) fn identity(&self) -> Arc<ConnectVia> {
+        self.identity.load_full()
+    }
+
+    /// Gives this process another name. That of the instance stays.
+    pub(crate) fn set_app_name(&self, app_name: &str) {
+        let instance_id = self.identity().instance_id.clone();
+        self.identity.store(Arc::new(ConnectVia { app_name: app_name.to_owned(), instance_id }));
     }
 
     /// Puts another state in its place, and wakes all that watch it.
@@ -283,6 +305,14 @@ mod tests {
             awaits_sources: false,
             environments: HashMap::new(),
         }
+    }
+
+    #[test]
+    fn an_edge_that_is_shown_shows_no_token() {
+        let edge = Edge::default();
+        edge.want("*:development.a-secret");
+        let shown = format!("{edge:?}");
+        assert!(!shown.contains("a-secret") && shown.contains("wanted: 1"), "{shown}");
     }
 
     #[test]

@@ -76,8 +76,12 @@ pub const INSTANCES_MAX: usize = 256;
 /// Bytes of the report of an edge. Default 16 KiB: one of an edge with a hundred edges behind it has about 10 KiB.
 pub const INSTANCE_BYTES_MAX: usize = 16 * 1024;
 
-/// The wait that a 503 names, in seconds. Default 1: the state is about to change.
-pub const RETRY_AFTER_SECONDS: u64 = 1;
+/// The wait that a 503 names, in seconds: the lowest and the highest. The state is about to change, and clients that were sent away together do
+/// not come back together.
+pub const RETRY_AFTER_SECONDS: (u64, u64) = (1, 3);
+
+/// The same for a 429, because there are too many streams. Places become free as clients leave, which is rare.
+pub const STREAM_RETRY_AFTER_SECONDS: (u64, u64) = (10, 20);
 
 /// Flags and applications of `feature_toggle_usage_total`. Default 10,000; the counts of others are in one series.
 pub const USAGE_SERIES_MAX: usize = 10_000;

@@ -145,7 +145,7 @@ fn register_frontend(edge: &Edge, token: &Token, request: &HandlerRequest, metri
         other,
         ..ClientApplication::default()
     };
-    lock(&edge.aggregates).register_frontend(token, &edge.identity, application);
+    lock(&edge.aggregates).register_frontend(token, &edge.identity(), application);
 }
 
 /// `POST /api/client/metrics/bulk`
@@ -153,7 +153,7 @@ pub(crate) fn bulk(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) 
     let now = Timestamp::from_unix(unix_time());
     take(request, BulkMetrics::read, |bulk| {
         check(&bulk)?;
-        with_sums(edge, access, |sums| sums.add_bulk(&access.token, &edge.identity, bulk, now));
+        with_sums(edge, access, |sums| sums.add_bulk(&access.token, &edge.identity(), bulk, now));
         Ok(())
     })
 }
@@ -162,7 +162,7 @@ pub(crate) fn bulk(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) 
 pub(crate) fn register(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
     let mut response = take(request, ClientApplication::read, |application| {
         check(&application)?;
-        with_sums(edge, access, |sums| sums.register(&access.token, &edge.identity, application));
+        with_sums(edge, access, |sums| sums.register(&access.token, &edge.identity(), application));
         Ok(())
     });
     if response.status == 202 {

@@ -51,9 +51,7 @@ pub(crate) fn stream(
     let Some(selection) = Selection::of(query) else { return Ok(HandlerResponse::Whole(bad_query())) };
     if edge.streams.fetch_add(1, Ordering::Relaxed) >= settings.streams_max {
         edge.streams.fetch_sub(1, Ordering::Relaxed);
-        let mut response = reply::empty(429);
-        response.fields.add(Known::RetryAfter, b"10");
-        return Ok(HandlerResponse::Whole(response));
+        return Ok(HandlerResponse::Whole(reply::too_many_streams()));
     }
     let stream = FlagStream {
         edge: edge.clone(),

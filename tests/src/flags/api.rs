@@ -22,6 +22,12 @@ impl Reply {
         self.response.field(name)
     }
 
+    /// Whether it is a 503 whose client is to come again in 1 to 3 s.
+    #[must_use]
+    pub fn is_later(&self) -> bool {
+        self.status == 503 && is_retry_after(self.field("retry-after").as_deref())
+    }
+
     /// The bytes of the body.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -49,6 +55,12 @@ impl Reply {
         let list = list.unwrap_or_else(|| panic!("no list of flags: {document}"));
         list.iter().map(|flag| flag["name"].as_str().expect("a name").to_owned()).collect()
     }
+}
+
+/// Whether the value of Retry-After is one of the waits of a 503: 1 to 3 s.
+#[must_use]
+pub fn is_retry_after(value: Option<&str>) -> bool {
+    value.is_some_and(|value| ["1", "2", "3"].contains(&value))
 }
 
 /// A request over a connection of its own, with a token unless it is empty.

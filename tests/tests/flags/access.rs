@@ -83,7 +83,7 @@ fn a_403_follows_a_verdict_and_a_503_everything_else() {
     {
         origin.faults(fault);
         let reply = get(&gateway.address, FEATURES, &format!("*:development.open-{number}"));
-        assert_eq!((reply.status, reply.field("retry-after").as_deref()), (503, Some("1")), "{fault}");
+        assert!(reply.is_later(), "{fault}: {}", reply.status);
         assert_eq!(status(&gateway, BACKEND), 200, "{fault}: a known token is served meanwhile");
     }
     origin.heal();
@@ -98,7 +98,7 @@ fn a_deferred_validation_responds_at_once() {
     let (_origin, gateway) = ready("validation_timeout = \"0s\"");
     let begun = Instant::now();
     let reply = get(&gateway.address, "/api/frontend", FRONTEND);
-    assert_eq!((reply.status, reply.field("retry-after").as_deref()), (503, Some("1")));
+    assert!(reply.is_later(), "{}", reply.status);
     assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
     until_true("the verdict", || get(&gateway.address, "/api/frontend", FRONTEND).status == 200);
     gateway.finish();

@@ -95,7 +95,7 @@ fn counts_survive_absurd_times_codings_and_buckets_that_are_absent() {
 
 #[test]
 fn applications_arrive_with_the_rights_of_their_token_and_the_way_they_came() {
-    let (origin, gateway) = ready("");
+    let (origin, gateway) = ready("app_name = \"edge-7\"");
     let register = |path: &str, token: &str, name: &str| {
         let body = json!({ "appName": name, "instanceId": "i-1", "environment": "elsewhere", "interval": 10, "started": "2026-01-01T00:00:00Z",
             "strategies": ["default"], "sdkVersion": "some-sdk:1.2.3", "later": { "x": 1 } });
@@ -118,7 +118,7 @@ fn applications_arrive_with_the_rights_of_their_token_and_the_way_they_came() {
         let one = application(&origin, &name);
         assert_eq!((&one["environment"], &one["projects"]), (&json!("development"), &json!(["*"])), "{one}");
         assert_eq!((&one["sdkVersion"], &one["later"]), (&json!("some-sdk:1.2.3"), &json!({ "x": 1 })), "{one}");
-        assert_eq!(one["connectVia"][0]["appName"], json!("weir"), "{one}");
+        assert_eq!(one["connectVia"][0]["appName"], json!("edge-7"), "{one}");
     }
     // An SDK of a browser does not register: its metrics name it.
     let fields = [("Content-Type", "application/json"), ("unleash-sdk", "browser-sdk:3.8.2")];

@@ -57,7 +57,7 @@ fn each_token_that_no_other_covers_has_one_poller() {
         let gateway = with_tokens(&origin, &tokens, "");
         tokens.split(',').for_each(|token| wait_served(&gateway, token));
         wait_polls(&origin, 2 * pollers);
-        // Each poller makes the gateway known to the server once, before its first poll.
+        // Each poller makes the gateway known to the server once.
         assert_eq!(origin.requests("register", 202), pollers, "{tokens}");
         let batches = origin.ledger()["validate"]["batches"].clone();
         assert_eq!(batches, json!(1), "{tokens}: all tokens of the start are validated together");

@@ -70,7 +70,7 @@ fn a_start_without_the_server_is_early_and_ends_when_it_comes() {
     let address = Address::port(port::free());
     let gateway = unready(&address, "validation_timeout = \"100ms\"\nbackstage = [\"ready\"]");
     let reply = get(&gateway.address, FEATURES, BACKEND);
-    assert_eq!((reply.status, reply.field("retry-after").as_deref()), (503, Some("1")));
+    assert!(reply.is_later(), "{}", reply.status);
     let ready = get(&gateway.address, "/internal-backstage/ready", "");
     assert_eq!((ready.status, &ready.json()["status"]), (503, &json!("NOTREADY")));
     let bind = address.text();

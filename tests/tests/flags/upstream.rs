@@ -73,6 +73,17 @@ fn every_request_names_the_gateway_and_has_the_fields_of_the_file() {
 }
 
 #[test]
+fn a_registration_that_hangs_delays_no_poll() {
+    let origin = FlagOrigin::start();
+    origin.faults(r#"{"endpoint":"register","delay_ms":4500}"#);
+    let begun = Instant::now();
+    let gateway = ready(&origin, "");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    origin.heal();
+    gateway.finish();
+}
+
+#[test]
 fn a_document_is_fetched_once_and_its_tag_outlives_304s_that_have_none() {
     let origin = FlagOrigin::start();
     let gateway = ready(&origin, "");

@@ -84,7 +84,10 @@ impl Keeper {
     ) -> Self {
         lock(&edge.aggregates).set_bytes_max(settings.metrics_bytes_max);
         let source = match &settings.source {
-            FlagSource::Upstream(source) => Source::Upstream(source.clone()),
+            FlagSource::Upstream(source) => {
+                edge.set_app_name(&source.app_name);
+                Source::Upstream(source.clone())
+            }
             FlagSource::File(source) => Source::File(source.clone()),
         };
         let before = before.map(|keeper| (keeper.desk.source.clone(), keeper.desk.state.take()));

@@ -67,7 +67,9 @@ async fn run(desk: Rc<Desk>, source: UpstreamSource, token: Arc<Token>) {
         lacks_mode: false,
         last: None,
     };
-    register(&desk, &source, &poller.token).await;
+    // Beside the first poll, which does not wait for it.
+    let registered = (desk.clone(), source.clone(), poller.token.clone());
+    let _registration = spawn(async move { register(&registered.0, &registered.1, &registered.2).await });
     loop {
         let result = match source.mode {
             UpstreamMode::Polling => poller.poll(&desk, &source).await,
@@ -86,7 +88,7 @@ async fn register(desk: &Desk, source: &UpstreamSource, token: &Token) {
     other.insert("sdkVersion".to_owned(), concat!("weir:", env!("CARGO_PKG_VERSION")).into());
     let application = ClientApplication {
         app_name: source.app_name.to_string(),
-        instance_id: Some(desk.edge.identity.instance_id.clone()),
+        instance_id: Some(desk.edge.identity().instance_id.clone()),
         interval: (source.poll_interval.as_millis() as u64).into(),
         started: rfc3339(unix_time().as_secs()).into(),
         sdk_type: Some("backend".to_owned()),

@@ -72,10 +72,10 @@ impl Desk {
             fields.never_index_last();
         }
         let interval = source.poll_interval.as_millis().to_string();
-        let instance = &self.edge.identity.instance_id;
+        let identity = self.edge.identity();
         for (name, value) in [
             ("unleash-appname", &*source.app_name),
-            ("unleash-instanceid", instance),
+            ("unleash-instanceid", &*identity.instance_id),
             ("unleash-connection-id", &self.connection_id),
             ("unleash-interval", &interval),
         ] {
