@@ -1,12 +1,13 @@
 //! The tokens that a gateway knows, good and bad, and those that its upstream is to validate.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::{Secret, Time};
-use weir_flags_codec::tokens::{TokensToValidate, ValidatedTokens};
+use weir_flags_codec::tokens::{TokensToValidate, ValidatedToken, ValidatedTokens};
 
 use crate::limits::{
     TOKEN_BATCH_INTERVAL, TOKEN_REVALIDATION_INTERVAL, TOKENS_INVALID_MAX, TOKENS_INVALID_TTL, TOKENS_PENDING_MAX,
@@ -15,39 +16,44 @@ use crate::token::Token;
 
 /// Tokens with what is known of them.
 ///
-/// One thread owns the table, and workers read copies of it; a copy shares the tokens. For a token that is not known a worker refuses the
+/// One thread owns the table, and workers read copies of it; a copy shares the good tokens. For a token that is not known a worker refuses the
 /// request for now and has the owner call [`want`](Self::want). The owner sends [`next_batch`](Self::next_batch) to the upstream, one at a time,
-/// and hands the answer to [`on_answer`](Self::on_answer). Only a definite answer makes a token good or bad: SDKs that get a 403 give up for ever.
-#[derive(Clone, Debug)]
+/// and hands the response to [`on_verdict`](Self::on_verdict). Only a definite response makes a token good or bad: SDKs that get a 403 give up for
+/// ever.
+///
+/// Of a bad token only the hash is kept: strangers make most of them up, and each publication copies all. The seed is random, so nobody finds
+/// two texts of one hash.
+#[derive(Clone)]
 pub struct TokenTable {
     /// The seed of the hash: strangers cannot choose texts of one hash.
     seed: u64,
     revalidation: Duration,
-    entries: HashMap<u64, Vec<Entry>>,
-    /// Hashes of bad tokens, from the oldest.
-    invalid: VecDeque<(u64, Arc<Secret>)>,
-    pending: Vec<Arc<Secret>>,
+    good: HashMap<u64, Vec<Good>>,
+    /// The times of the verdicts.
+    bad: HashMap<u64, Time>,
+    /// The same from the oldest. Marks of tokens that are no longer bad since then have no meaning.
+    marks: VecDeque<(u64, Time)>,
+    /// From the oldest.
+    pending: VecDeque<(u64, Arc<Secret>)>,
+    pending_hashes: HashSet<u64>,
     last_batch: Option<Time>,
     is_in_flight: bool,
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
+#[derive(Clone)]
+struct Good {
     /// As a request has it.
     secret: Arc<Secret>,
-    state: State,
+    token: Arc<Token>,
+    /// The last time, or zero if the next batch is to have it. `None`: an operator vouches for it, and it is never validated.
+    validated: Option<Time>,
 }
 
-#[derive(Clone, Debug)]
-enum State {
-    /// `validated`: the last time, or zero if the next batch is to have it; an operator's is never validated.
-    Valid {
-        token: Arc<Token>,
-        validated: Option<Time>,
-    },
-    Invalid {
-        since: Time,
-    },
+/// Numbers alone: texts of tokens are secrets.
+impl fmt::Debug for TokenTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenTable({} good, {} bad, {} pending)", self.good.len(), self.bad.len(), self.pending.len())
+    }
 }
 
 /// The knowledge of a token.
@@ -57,11 +63,11 @@ pub enum Standing<'a> {
     Valid(&'a Arc<Token>),
     /// The upstream does not know it: the response is a 403.
     Invalid,
-    /// The upstream has not answered yet: the response is a 503 with `Retry-After`.
+    /// The upstream has not responded yet: the response is a 503 with `Retry-After`.
     Unknown,
 }
 
-/// The tokens that an answer has changed.
+/// The tokens that a verdict has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Tokens that are good now and were not, or have other rights.
@@ -76,9 +82,11 @@ impl TokenTable {
         Self {
             seed,
             revalidation: TOKEN_REVALIDATION_INTERVAL,
-            entries: HashMap::new(),
-            invalid: VecDeque::new(),
-            pending: Vec::new(),
+            good: HashMap::new(),
+            bad: HashMap::new(),
+            marks: VecDeque::new(),
+            pending: VecDeque::new(),
+            pending_hashes: HashSet::new(),
             last_batch: None,
             is_in_flight: false,
         }
@@ -90,37 +98,39 @@ impl TokenTable {
         Self { revalidation, ..self }
     }
 
-    /// The same with the tokens that the upstream has judged in another table. Those that an operator vouches for stay behind: the
-    /// operator may have removed them.
+    /// The same with the tokens that the upstream has judged in another table, and with its seed. Those that an operator vouches for stay behind:
+    /// the operator may have removed them.
     #[must_use]
-    pub fn with_judged(mut self, other: &Self) -> Self {
-        for entry in other.entries.values().flatten() {
-            let is_judged = match &entry.state {
-                State::Valid { validated, .. } => validated.is_some(),
-                State::Invalid { .. } => true,
-            };
-            let hash = self.hash(entry.secret.expose());
-            let is_known =
-                self.entries.get(&hash).is_some_and(|list| list.iter().any(|own| own.secret == entry.secret));
-            if !is_judged || is_known {
-                continue;
-            }
-            if matches!(entry.state, State::Invalid { .. }) {
-                self.invalid.push_back((hash, entry.secret.clone()));
-            }
-            self.set(hash, entry.clone());
+    pub fn with_judged(self, other: &Self) -> Self {
+        let own = self.good.into_values().flatten();
+        let mut table = Self { seed: other.seed, good: HashMap::new(), ..self };
+        for good in own {
+            table.set(table.hash(good.secret.expose()), good);
         }
-        self
+        for good in other.good.values().flatten().filter(|good| good.validated.is_some()) {
+            table.add(good.clone());
+        }
+        for (hash, since) in other.marks.iter().filter(|(hash, since)| other.bad.get(hash) == Some(since)) {
+            if !table.good.contains_key(hash) {
+                table.bad.insert(*hash, *since);
+                table.marks.push_back((*hash, *since));
+            }
+        }
+        table
+    }
+
+    /// A copy for those who only look tokens up.
+    #[must_use]
+    pub fn for_readers(&self) -> Self {
+        let (good, bad) = (self.good.clone(), self.bad.clone());
+        Self { good, bad, ..Self::new(self.seed) }
     }
 
     /// Adds a token that the upstream has validated at a time that is not known, in another process for example. It is good meanwhile,
     /// and the next batch has it.
     pub fn restore(&mut self, token: Token) {
-        let (hash, secret) = (self.hash(token.secret().expose()), Arc::new(token.secret().clone()));
-        if self.entries.get(&hash).is_none_or(|list| list.iter().all(|own| own.secret != secret)) {
-            let state = State::Valid { token: Arc::new(token), validated: Some(Time::ZERO) };
-            self.set(hash, Entry { secret, state });
-        }
+        let secret = Arc::new(token.secret().clone());
+        self.add(Good { secret, token: Arc::new(token), validated: Some(Time::ZERO) });
     }
 
     /// Has a good token validated with the next batch, whatever its time: the upstream has refused a request with it. A bad one becomes
@@ -128,15 +138,9 @@ impl TokenTable {
     pub fn doubt(&mut self, text: &str) {
         let text = text.trim();
         let hash = self.hash(text.as_bytes());
-        let Some(list) = self.entries.get_mut(&hash) else { return };
-        for entry in list.iter_mut().filter(|entry| entry.secret.matches(text.as_bytes())) {
-            if let State::Valid { validated: Some(validated), .. } = &mut entry.state {
-                *validated = Time::ZERO;
-            }
-        }
-        list.retain(|entry| !(entry.secret.matches(text.as_bytes()) && matches!(entry.state, State::Invalid { .. })));
-        if list.is_empty() {
-            self.entries.remove(&hash);
+        self.bad.remove(&hash);
+        for good in self.good.get_mut(&hash).into_iter().flatten().filter(|good| good.secret.matches(text.as_bytes())) {
+            good.validated = good.validated.map(|_| Time::ZERO);
         }
     }
 
@@ -147,49 +151,47 @@ impl TokenTable {
 
     /// Adds a token that an operator vouches for.
     pub fn trust(&mut self, token: Token) {
-        let (hash, secret) = (self.hash(token.secret().expose()), Arc::new(token.secret().clone()));
-        self.set(hash, Entry { secret, state: State::Valid { token: Arc::new(token), validated: None } });
+        let secret = Arc::new(token.secret().clone());
+        self.set(self.hash(secret.expose()), Good { secret, token: Arc::new(token), validated: None });
     }
 
     /// The knowledge of the token of a request.
     pub fn find(&self, text: &str, now: Time) -> Standing<'_> {
         let text = text.trim();
-        match self.entry(self.hash(text.as_bytes()), text).map(|entry| &entry.state) {
-            Some(State::Valid { token, .. }) => Standing::Valid(token),
-            Some(State::Invalid { since }) if now.since(*since) < TOKENS_INVALID_TTL => Standing::Invalid,
+        let hash = self.hash(text.as_bytes());
+        match (self.good(hash, text), self.bad.get(&hash)) {
+            (Some(good), _) => Standing::Valid(&good.token),
+            (None, Some(since)) if now.since(*since) < TOKENS_INVALID_TTL => Standing::Invalid,
             _ => Standing::Unknown,
         }
     }
 
-    /// Has a token validated with the next batch. False: the table has no room, and the request is to come again.
+    /// Has a token validated with the next batch. False: it does not wait, because it is known or the table has no room.
     pub fn want(&mut self, text: &str, now: Time) -> bool {
         let text = text.trim();
-        let is_known = self.find(text, now) != Standing::Unknown;
-        if is_known || self.pending.iter().any(|secret| secret.matches(text.as_bytes())) {
+        let hash = self.hash(text.as_bytes());
+        if self.pending_hashes.contains(&hash) {
             return true;
         }
-        let has_room = self.pending.len() < TOKENS_PENDING_MAX;
-        if has_room {
-            self.pending.push(Arc::new(text.into()));
+        let is_wanted = self.find(text, now) == Standing::Unknown && self.pending.len() < TOKENS_PENDING_MAX;
+        if is_wanted {
+            self.pending.push_back((hash, Arc::new(text.into())));
+            self.pending_hashes.insert(hash);
         }
-        has_room
+        is_wanted
     }
 
-    /// The next tokens to validate: new ones, and good ones whose time has come. At most one batch per second is on its way.
+    /// The next tokens to validate: good ones whose time has come, and new ones. At most one batch per second is on its way. A flood of new ones
+    /// cannot keep good ones from being validated again.
     pub fn next_batch(&mut self, now: Time) -> Option<TokensToValidate> {
         let is_early = self.last_batch.is_some_and(|last| now.since(last) < TOKEN_BATCH_INTERVAL);
         if self.is_in_flight || is_early {
             return None;
         }
-        let is_due = |validated: Option<Time>| {
-            validated.is_some_and(|validated| validated == Time::ZERO || now.since(validated) >= self.revalidation)
-        };
-        let due = self.entries.values().flatten().filter_map(|entry| match entry.state {
-            State::Valid { validated, .. } if is_due(validated) => Some(&entry.secret),
-            _ => None,
-        });
-        let texts = self.pending.iter().chain(due).take(TOKENS_PENDING_MAX);
-        let tokens: Vec<String> = texts.filter_map(|secret| secret.expose_str().map(str::to_owned)).collect();
+        let due = self.good.values().flatten().filter(|good| self.left(good, now) == Some(Duration::ZERO));
+        let texts = due.map(|good| &good.secret).chain(self.pending.iter().map(|(_, secret)| secret));
+        let texts = texts.take(TOKENS_PENDING_MAX).filter_map(|secret| secret.expose_str().map(str::to_owned));
+        let tokens: Vec<String> = texts.collect();
         if tokens.is_empty() {
             return None;
         }
@@ -199,108 +201,111 @@ impl TokenTable {
 
     /// The time until a good token is to be validated again. `None`: there is none.
     pub fn due_in(&self, now: Time) -> Option<Duration> {
-        let left = |entry: &Entry| match entry.state {
-            State::Valid { validated: Some(Time::ZERO), .. } => Some(Duration::ZERO),
-            State::Valid { validated: Some(validated), .. } => {
-                Some(self.revalidation.saturating_sub(now.since(validated)))
-            }
-            State::Valid { validated: None, .. } | State::Invalid { .. } => None,
-        };
-        self.entries.values().flatten().filter_map(left).min()
+        self.good.values().flatten().filter_map(|good| self.left(good, now)).min()
     }
 
-    /// Takes the answer to a batch. Tokens that it lacks, or whose rights have no meaning, are bad.
-    pub fn on_answer(&mut self, batch: &TokensToValidate, answer: &ValidatedTokens, now: Time) -> Changes {
+    /// The time until a token is to be validated again. `None`: it never is.
+    fn left(&self, good: &Good, now: Time) -> Option<Duration> {
+        let validated = good.validated?;
+        Some(match validated == Time::ZERO {
+            true => Duration::ZERO,
+            false => self.revalidation.saturating_sub(now.since(validated)),
+        })
+    }
+
+    /// Takes the verdict on a batch. Tokens that it lacks, or whose rights have no meaning, are bad.
+    pub fn on_verdict(&mut self, batch: &TokensToValidate, verdict: &ValidatedTokens, now: Time) -> Changes {
         self.is_in_flight = false;
+        let named = verdict.tokens.iter().filter(|token| is_good(token.status.as_deref()));
+        let named: HashMap<&str, &ValidatedToken> = named.rev().map(|token| (&*token.token, token)).collect();
         let mut changes = Changes::default();
+        let mut judged = HashSet::with_capacity(batch.tokens.len());
         for text in &batch.tokens {
-            let named = answer.tokens.iter().find(|token| token.token == *text && is_good(token.status.as_deref()));
-            let token = named.and_then(|named| Token::validated(named).ok()).map(Arc::new);
-            self.pending.retain(|secret| !secret.matches(text.as_bytes()));
+            let token = named.get(&**text).and_then(|named| Token::validated(named).ok()).map(Arc::new);
             let hash = self.hash(text.as_bytes());
-            let before = self.entry(hash, text).and_then(|entry| match &entry.state {
-                State::Valid { token, .. } => Some(token.clone()),
-                State::Invalid { .. } => None,
-            });
+            judged.insert(hash);
+            let before = self.good(hash, text).map(|good| good.token.clone());
             if before != token {
                 changes.removed.extend(before);
                 changes.added.extend(token.clone());
             }
-            let secret: Arc<Secret> = Arc::new(text.as_str().into());
-            let state = match token {
-                Some(token) => State::Valid { token, validated: Some(now) },
-                None => State::Invalid { since: now },
-            };
-            if matches!(state, State::Invalid { .. }) {
-                self.invalid.push_back((hash, secret.clone()));
+            self.forget_good(hash, text);
+            match token {
+                Some(token) => {
+                    self.bad.remove(&hash);
+                    self.set(hash, Good { secret: Arc::new(text.as_str().into()), token, validated: Some(now) });
+                }
+                None => {
+                    self.bad.insert(hash, now);
+                    self.marks.push_back((hash, now));
+                }
             }
-            self.set(hash, Entry { secret, state });
         }
-        self.forget_invalid(now);
+        self.pending.retain(|(hash, _)| !judged.contains(hash));
+        self.pending_hashes.retain(|hash| !judged.contains(hash));
+        self.forget_bad(now);
         changes
     }
 
-    /// The batch has no answer, or one that says nothing about its tokens. It goes with the next.
+    /// The batch has no response, or one that says nothing about its tokens. It goes with the next.
     pub const fn on_failure(&mut self) {
         self.is_in_flight = false;
     }
 
     /// The good tokens.
     pub fn valid(&self) -> impl Iterator<Item = &Arc<Token>> {
-        self.entries.values().flatten().filter_map(|entry| match &entry.state {
-            State::Valid { token, .. } => Some(token),
-            State::Invalid { .. } => None,
-        })
+        self.good.values().flatten().map(|good| &good.token)
     }
 
     /// The good tokens that the upstream has validated, without those that an operator vouches for.
     pub fn judged(&self) -> impl Iterator<Item = &Arc<Token>> {
-        self.entries.values().flatten().filter_map(|entry| match &entry.state {
-            State::Valid { token, validated: Some(_) } => Some(token),
-            State::Valid { validated: None, .. } | State::Invalid { .. } => None,
-        })
+        self.good.values().flatten().filter(|good| good.validated.is_some()).map(|good| &good.token)
     }
 
     /// The number of bad tokens that are remembered.
     pub fn invalid_count(&self) -> usize {
-        self.invalid.len()
+        self.bad.len()
     }
 
     /// Forgets bad tokens that are too old or too many.
-    fn forget_invalid(&mut self, now: Time) {
-        while let Some((hash, secret)) = self.invalid.front() {
-            let text = secret.expose();
-            let entries = self.entries.get_mut(hash);
-            let found = entries.as_ref().and_then(|list| list.iter().position(|entry| entry.secret.matches(text)));
-            let state = found.zip(entries.as_ref()).map(|(at, list)| &list[at].state);
-            let is_old = match state {
-                Some(State::Invalid { since }) => now.since(*since) >= TOKENS_INVALID_TTL,
-                // It has become good, or a later mark of it is in the queue.
-                _ => true,
-            };
-            if !is_old && self.invalid.len() <= TOKENS_INVALID_MAX {
+    fn forget_bad(&mut self, now: Time) {
+        while let Some((hash, since)) = self.marks.front().copied() {
+            let is_current = self.bad.get(&hash) == Some(&since);
+            let is_old = now.since(since) >= TOKENS_INVALID_TTL;
+            if is_current && !is_old && self.bad.len() <= TOKENS_INVALID_MAX {
                 break;
             }
-            if matches!(state, Some(State::Invalid { .. }))
-                && let Some((at, list)) = found.zip(entries)
-            {
-                list.swap_remove(at);
-                if list.is_empty() {
-                    self.entries.remove(hash);
-                }
+            if is_current {
+                self.bad.remove(&hash);
             }
-            self.invalid.pop_front();
+            self.marks.pop_front();
         }
     }
 
-    fn entry(&self, hash: u64, text: &str) -> Option<&Entry> {
-        self.entries.get(&hash)?.iter().find(|entry| entry.secret.matches(text.as_bytes()))
+    fn good(&self, hash: u64, text: &str) -> Option<&Good> {
+        self.good.get(&hash)?.iter().find(|good| good.secret.matches(text.as_bytes()))
     }
 
-    fn set(&mut self, hash: u64, entry: Entry) {
-        let list = self.entries.entry(hash).or_default();
-        list.retain(|other| other.secret != entry.secret);
-        list.push(entry);
+    fn forget_good(&mut self, hash: u64, text: &str) {
+        let Some(list) = self.good.get_mut(&hash) else { return };
+        list.retain(|good| !good.secret.matches(text.as_bytes()));
+        if list.is_empty() {
+            self.good.remove(&hash);
+        }
+    }
+
+    /// Adds a token, unless it is known as good.
+    fn add(&mut self, good: Good) {
+        let hash = self.hash(good.secret.expose());
+        if self.good.get(&hash).is_none_or(|list| list.iter().all(|own| own.secret != good.secret)) {
+            self.set(hash, good);
+        }
+    }
+
+    fn set(&mut self, hash: u64, good: Good) {
+        let list = self.good.entry(hash).or_default();
+        list.retain(|other| other.secret != good.secret);
+        list.push(good);
     }
 
     /// Tokens of one hash are compared in constant time.

@@ -11,7 +11,7 @@ use weir_http::filter::WholeResponse;
 use weir_http_codec::Fields;
 
 use crate::{
-    edge::{Edge, View, Watch},
+    edge::{Edge, View, Watch, Watched},
     environment::{Environment, ScopeView},
     limits::VALIDATIONS_MAX,
     reply,
@@ -77,7 +77,7 @@ pub(crate) async fn access(edge: &Arc<Edge>, text: &str, api: Api, patience: Dur
         return Err(Denial::NotYet);
     }
     let ends = turn::now().saturating_add(patience);
-    let mut watch = Watch::new(edge.clone());
+    let mut watch = Watch::new(edge.clone(), Watched::Verdicts);
     loop {
         let left = ends.since(turn::now());
         let Ok(changed) = weir_engine::timeout(left, watch.changed(&view)).await else { return Err(Denial::NotYet) };

@@ -20,14 +20,16 @@ use weir_flags_session::{Token, TokenTable, metrics::Aggregates};
 use crate::{
     counts::Counts,
     environment::{Environment, lock},
-    limits::METRICS_BYTES_MAX,
+    limits::{METRICS_BYTES_MAX, VALIDATE_REQUESTS_MAX, VALIDATE_REQUESTS_PER_SOURCE_MAX},
+    shares::Shares,
     usage::Usage,
 };
 
 /// Flags, tokens and gathered metrics of a listener. The keeper on the first worker writes them, and requests on all workers read them.
 pub struct Edge {
     view: ArcSwap<View>,
-    watchers: Mutex<Watchers>,
+    /// By [`Watched`].
+    watchers: [Mutex<Watchers>; 2],
     /// Tokens to validate.
     wanted: Mutex<HashSet<String>>,
     /// A document lacks a coding that a client accepts.
@@ -42,6 +44,8 @@ pub struct Edge {
     pub(crate) streams: AtomicUsize,
     /// Requests that wait for a verdict on their token.
     pub(crate) waiting: AtomicUsize,
+    /// Requests of `/edge/validate` that wait for verdicts.
+    pub(crate) validations: Shares,
     /// This process in requests to the server.
     identity: ArcSwap<ConnectVia>,
 }
@@ -80,7 +84,7 @@ impl Default for Edge {
         };
         Self {
             view: ArcSwap::from_pointee(view),
-            watchers: Mutex::default(),
+            watchers: Default::default(),
             wanted: Mutex::default(),
             lacks_coding: AtomicBool::new(false),
             signal: Signal::default(),
@@ -90,6 +94,7 @@ impl Default for Edge {
             counts: Counts::default(),
             streams: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            validations: Shares::new(VALIDATE_REQUESTS_MAX, VALIDATE_REQUESTS_PER_SOURCE_MAX),
             identity: ArcSwap::from_pointee(ConnectVia {
                 app_name: "weir".to_owned(),
                 instance_id: crate::identity::instance_id(),
@@ -115,11 +120,24 @@ impl Edge {
         self.identity.store(Arc::new(ConnectVia { app_name: app_name.to_owned(), instance_id }));
     }
 
-    /// Puts another state in its place, and wakes all that watch it.
-    pub(crate) fn publish(&self, view: View) {
+    /// Puts another state in its place, and wakes all that watch it. `changed`: a state with other verdicts on bad and new tokens alone wakes no
+    /// stream.
+    pub(crate) fn publish(&self, view: View, changed: Watched) {
         self.view.store(Arc::new(view));
-        let watchers = lock(&self.watchers).take();
-        watchers.into_iter().for_each(Waker::wake);
+        for watched in [Watched::Verdicts, Watched::Flags] {
+            if watched == Watched::Verdicts || changed == Watched::Flags {
+                let watchers = lock(self.watchers(watched)).take();
+                watchers.into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    fn watchers(&self, watched: Watched) -> &Mutex<Watchers> {
+        let [verdicts, flags] = &self.watchers;
+        match watched {
+            Watched::Verdicts => verdicts,
+            Watched::Flags => flags,
+        }
     }
 
     /// Has a token validated.
@@ -147,6 +165,15 @@ impl Edge {
     pub(crate) fn take_wanted_coding(&self) -> bool {
         self.lacks_coding.swap(false, Ordering::Relaxed)
     }
+}
+
+/// The parts of the state that a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// Verdicts on tokens, and all else: a request that waits.
+    Verdicts,
+    /// Flags, and tokens that are no longer good: a stream.
+    Flags,
 }
 
 /// The tasks that wait for another state.
@@ -188,18 +215,19 @@ struct WatchPlace {
 #[derive(Debug)]
 pub(crate) struct Watch {
     edge: Arc<Edge>,
+    watched: Watched,
     place: Option<WatchPlace>,
 }
 
 impl Watch {
-    pub(crate) const fn new(edge: Arc<Edge>) -> Self {
-        Self { edge, place: None }
+    pub(crate) const fn new(edge: Arc<Edge>, watched: Watched) -> Self {
+        Self { edge, watched, place: None }
     }
 
     /// The state, as soon as it is another one than `seen`.
     pub(crate) fn poll_changed(&mut self, seen: &Arc<View>, context: &mut Context<'_>) -> Poll<Arc<View>> {
         self.leave();
-        self.place = Some(lock(&self.edge.watchers).insert(context.waker().clone()));
+        self.place = Some(lock(self.edge.watchers(self.watched)).insert(context.waker().clone()));
         // Behind the entry: a state that comes from here on wakes the task.
         let view = self.edge.view();
         if Arc::ptr_eq(&view, seen) {
@@ -216,7 +244,7 @@ impl Watch {
 
     fn leave(&mut self) {
         if let Some(place) = self.place.take() {
-            lock(&self.edge.watchers).remove(place);
+            lock(self.edge.watchers(self.watched)).remove(place);
         }
     }
 }
@@ -321,19 +349,25 @@ mod tests {
         let wakes: [Arc<Wakes>; 2] = Default::default();
         let wakers = wakes.each_ref().map(|it| Waker::from(it.clone()));
         let woken = || wakes.each_ref().map(|it| it.0.load(Ordering::Relaxed));
-        let [mut first, mut second] = [Watch::new(edge.clone()), Watch::new(edge.clone())];
+        let [mut first, mut second] =
+            [Watched::Flags, Watched::Verdicts].map(|watched| Watch::new(edge.clone(), watched));
         let seen = edge.view();
         for _ in 0..3 {
             assert!(first.poll_changed(&seen, &mut Context::from_waker(&wakers[0])).is_pending());
             assert!(second.poll_changed(&seen, &mut Context::from_waker(&wakers[1])).is_pending());
         }
         assert_eq!(woken(), [0, 0], "a second poll wakes nobody");
-        edge.publish(view());
+        edge.publish(view(), Watched::Flags);
         assert_eq!(woken(), [1, 1]);
         assert!(second.poll_changed(&seen, &mut Context::from_waker(&wakers[1])).is_ready());
         assert!(second.poll_changed(&edge.view(), &mut Context::from_waker(&wakers[1])).is_pending());
+        let seen = edge.view();
+        assert!(first.poll_changed(&seen, &mut Context::from_waker(&wakers[0])).is_pending());
+        edge.publish(view(), Watched::Verdicts);
+        assert_eq!(woken(), [1, 2], "no stream wakes for a verdict on a new token");
+        assert!(second.poll_changed(&edge.view(), &mut Context::from_waker(&wakers[1])).is_pending());
         drop(first);
-        edge.publish(view());
-        assert_eq!(woken(), [1, 2], "a watch that leaves late takes no other's place");
+        edge.publish(view(), Watched::Flags);
+        assert_eq!(woken(), [1, 3], "a watch that leaves late takes no other's place");
     }
 }

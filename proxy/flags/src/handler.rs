@@ -85,7 +85,9 @@ impl FlagsHandler {
     /// Endpoints that take no token.
     async fn respond_to_all(&self, request: &HandlerRequest, endpoint: &Endpoint<'_>) -> HandlerResponse {
         HandlerResponse::Whole(match endpoint {
-            Endpoint::Validate => validate_api::validate(&self.edge, &request.body, self.patience()).await,
+            Endpoint::Validate => {
+                validate_api::validate(&self.edge, &request.body, request.caller.client, self.patience()).await
+            }
             Endpoint::Backstage(backstage) => backstage::respond(&self.edge, *backstage),
             _ => reply::json(200, OPENAPI),
         })

@@ -17,6 +17,7 @@
 //! | `frontend_api` / `ofrep` | the APIs of SDKs that get results: Unleash's, and OpenFeature's |
 //! | `metrics_api` / `usage` | metrics and registrations of clients; their counts for operators |
 //! | `validate_api` / `backstage` | rights of tokens for other edges; endpoints for operators |
+//! | `shares` | places that the sources of requests share |
 //! | `counts` / `metrics` | counts of all workers; the cells that this room writes |
 //! | `identity` | names of this process |
 //! | `keeper` | the task that fetches flags, validates tokens, and sends metrics |
@@ -43,6 +44,7 @@ mod ofrep;
 mod reply;
 mod service;
 pub mod settings;
+mod shares;
 mod streaming;
 mod surface;
 mod usage;

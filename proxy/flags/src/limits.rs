@@ -28,6 +28,12 @@ pub const VALIDATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Requests that may wait for a verdict at once. Default 1,000: tokens are unknown only once, and a flood gets a 503 at once.
 pub const VALIDATIONS_MAX: usize = 1_000;
 
+/// Requests of `/edge/validate` that may wait for a verdict at once. Default 256. Anybody may send them; a further one gets a 503.
+pub const VALIDATE_REQUESTS_MAX: usize = 256;
+
+/// The same for one source. Default 16: an edge sends one at a time, and several may have one address.
+pub const VALIDATE_REQUESTS_PER_SOURCE_MAX: usize = 16;
+
 /// How often the file of an offline gateway is looked at. Default 5 s.
 pub const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 

@@ -19,7 +19,7 @@ use weir_http_codec::{Fields, Known};
 use crate::{
     access::{Access, Denial, is_still_good},
     client_api::{Selection, bad_query},
-    edge::{Edge, View, Watch, seed},
+    edge::{Edge, View, Watch, Watched, seed},
     limits::{STREAM_KEEP_ALIVE, STREAM_RETRY_MILLIS},
     reply,
     settings::FlagsListenerSettings,
@@ -56,7 +56,7 @@ pub(crate) fn stream(
     let stream = FlagStream {
         edge: edge.clone(),
         prefix: selection.prefix.unwrap_or_default().into(),
-        watch: Watch::new(edge.clone()),
+        watch: Watch::new(edge.clone(), Watched::Flags),
         client: reply::field(&request.head.fields, "last-event-id").and_then(revision).filter(|own| *own > 0),
         is_new: true,
         keep_alive: weir_engine::deadline(),

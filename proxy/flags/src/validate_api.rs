@@ -1,6 +1,6 @@
 //! `POST /edge/validate`: the rights of tokens, for edges behind this one.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use weir_base::time::turn;
 use weir_flags_codec::tokens::{TokensToValidate, ValidatedToken, ValidatedTokens};
@@ -8,14 +8,14 @@ use weir_flags_session::{Standing, Token};
 use weir_http::filter::WholeResponse;
 
 use crate::{
-    edge::{Edge, View, Watch},
+    edge::{Edge, View, Watch, Watched},
     limits::VALIDATIONS_MAX,
     reply,
 };
 
 /// The rights of the tokens of a body. Those that are not known are validated first; without a verdict in time the whole request is to come
 /// again, for an absent token counts as bad.
-pub(crate) async fn validate(edge: &Arc<Edge>, body: &[u8], patience: Duration) -> WholeResponse {
+pub(crate) async fn validate(edge: &Arc<Edge>, body: &[u8], source: IpAddr, patience: Duration) -> WholeResponse {
     let tokens = match TokensToValidate::read(body) {
         Ok(TokensToValidate { tokens }) => tokens,
         Err(error) => return reply::error(400, &error.to_string()),
@@ -23,7 +23,8 @@ pub(crate) async fn validate(edge: &Arc<Edge>, body: &[u8], patience: Duration) 
     if tokens.len() > weir_flags_codec::limits::TOKENS_MAX {
         return reply::error(413, "too many tokens");
     }
-    let (mut view, mut watch) = (edge.view(), Watch::new(edge.clone()));
+    let (mut view, mut watch) = (edge.view(), Watch::new(edge.clone(), Watched::Verdicts));
+    let mut place = None;
     let ends = turn::now().saturating_add(patience);
     let is_open = |view: &View, text: &str| {
         !view.is_offline && view.tokens.find(text, turn::now()) == Standing::Unknown && Token::parse(text).is_ok()
@@ -32,6 +33,12 @@ pub(crate) async fn validate(edge: &Arc<Edge>, body: &[u8], patience: Duration) 
         let open: Vec<&String> = tokens.iter().filter(|text| is_open(&view, text)).collect();
         if open.is_empty() {
             return reply::json(200, document(&view, &tokens).to_json());
+        }
+        if place.is_none() {
+            place = edge.validations.place(source);
+        }
+        if place.is_none() {
+            return reply::later();
         }
         open.iter().take(VALIDATIONS_MAX).for_each(|text| edge.want(text));
         let left = ends.since(turn::now());

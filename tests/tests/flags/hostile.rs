@@ -140,6 +140,33 @@ fn f8_a_flood_of_random_tokens_costs_the_server_a_batch_per_second() {
 }
 
 #[test]
+fn f8_requests_for_rights_of_tokens_have_a_limit_of_their_own() {
+    let origin = FlagOrigin::start();
+    let gateway = before(&origin.address, "validation_timeout = \"20s\"");
+    until_true("flags", || get(&gateway.address, FEATURES, BACKEND).status == 200);
+    origin.faults(r#"{"endpoint":"validate","delay_ms":60000}"#);
+    let request = |number: u32| {
+        let body = json!({ "tokens": [format!("*:development.asked-{number}")] }).to_string();
+        let head = "POST /edge/validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ";
+        format!("{head}{}\r\n\r\n{body}", body.len())
+    };
+    let mut clients: Vec<HttpClient> = (0..16).map(|_| HttpClient::connect(&gateway.address)).collect();
+    clients.iter_mut().zip(0..).for_each(|(client, number)| client.send(request(number)));
+    // They have arrived, and wait.
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = Instant::now();
+    let mut one_more = HttpClient::connect(&gateway.address);
+    one_more.send(request(99));
+    assert_eq!(one_more.response().status, 503);
+    assert!(begun.elapsed() < Duration::from_secs(4), "it does not wait: {:?}", begun.elapsed());
+    let known = post(&gateway.address, "/edge/validate", "", &json!({ "tokens": [BACKEND] }).to_string());
+    assert_eq!((known.status, known.json()["tokens"].as_array().map(Vec::len)), (200, Some(1)), "nothing to wait for");
+    drop((clients, one_more));
+    origin.heal();
+    gateway.finish();
+}
+
+#[test]
 fn f9_names_of_any_form_are_found_and_evaluated() {
     let folder = tempfile::tempdir().expect("a folder");
     let long = "n".repeat(1_024);

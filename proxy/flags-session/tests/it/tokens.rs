@@ -154,7 +154,7 @@ impl Upstream {
             projects: vec![(*project).to_owned()],
             status: None,
         });
-        let changes = self.table.on_answer(&batch, &ValidatedTokens { tokens: tokens.collect() }, self.now);
+        let changes = self.table.on_verdict(&batch, &ValidatedTokens { tokens: tokens.collect() }, self.now);
         Some((changes.added.len(), changes.removed.len()))
     }
 
@@ -244,8 +244,39 @@ fn f8_a_flood_of_random_tokens_is_bounded() {
     assert!(refused > 0 && upstream.table.invalid_count() <= TOKENS_INVALID_MAX);
     assert_eq!((upstream.standing("*:dev.good"), upstream.standing("*:dev.39000")), ("valid", "invalid"));
     assert_eq!(upstream.standing("*:dev.0"), "unknown", "pushed out");
+    assert_eq!(upstream.table.for_readers().invalid_count(), upstream.table.invalid_count());
     upstream.pass(300);
     assert!(upstream.table.want("*:dev.x", upstream.now));
     upstream.answer(&[]);
     assert_eq!(upstream.table.invalid_count(), 1, "the others are too old");
+}
+
+#[test]
+fn f8_a_flood_of_random_tokens_keeps_no_good_one_from_its_validation() {
+    let mut upstream = Upstream::new();
+    assert!(upstream.table.want("*:dev.good", upstream.now));
+    assert_eq!(upstream.answer(&[("*:dev.good", "*")]), Some((1, 0)));
+    upstream.pass(3_600);
+    (0..1_000).for_each(|at| drop(upstream.table.want(&format!("*:dev.{at}"), upstream.now)));
+    let batch = upstream.table.next_batch(upstream.now).expect("a batch");
+    assert_eq!((batch.tokens.len(), &*batch.tokens[0]), (500, "*:dev.good"));
+    upstream.table.on_verdict(&batch, &ValidatedTokens::default(), upstream.now);
+    assert_eq!((upstream.standing("*:dev.good"), upstream.table.has_pending()), ("invalid", true), "one has no room");
+}
+
+#[test]
+fn a_table_takes_the_verdicts_of_another_and_no_trust() {
+    let mut before = Upstream::new();
+    before.table.trust(Token::parse_trusted("*:dev.trusted").expect("a token"));
+    ["*:dev.good", "*:dev.bad", "*:dev.later"].iter().for_each(|text| assert!(before.table.want(text, before.now)));
+    before.answer(&[("*:dev.good", "*")]);
+    let mut table = TokenTable::new(8);
+    table.trust(Token::parse_trusted("*:dev.later").expect("a token"));
+    let now = Upstream { table: table.with_judged(&before.table), now: before.now };
+    assert_eq!(
+        ["*:dev.good", "*:dev.bad", "*:dev.later", "*:dev.trusted"].map(|text| now.standing(text)),
+        ["valid", "invalid", "valid", "unknown"]
+    );
+    let shown = format!("{:?}", now.table);
+    assert!(!shown.contains("good\"") && !shown.contains("dev."), "{shown}");
 }

@@ -11,7 +11,7 @@ use weir_flags_session::{
 
 use super::{Desk, Source};
 use crate::{
-    edge::{View, seed},
+    edge::{View, Watched, seed},
     environment::Environment,
 };
 
@@ -93,15 +93,19 @@ impl State {
 }
 
 impl Desk {
-    /// Has requests see the present state.
+    /// Has requests and streams see the present state.
     pub(super) fn publish(&self) {
+        self.publish_to(Watched::Flags);
+    }
+
+    fn publish_to(&self, changed: Watched) {
         let mut state = self.state.borrow_mut();
-        let table = state.tokens().clone();
+        let table = state.tokens().for_readers();
         let (sources, awaits_sources) = self.sources(&state);
         let built = state.environments.iter().filter_map(|(name, one)| Some((name.clone(), one.built.clone()?)));
         let environments = built.collect();
         let is_offline = matches!(self.source, Source::File(_));
-        self.edge.publish(View { tokens: table, is_offline, sources, awaits_sources, environments });
+        self.edge.publish(View { tokens: table, is_offline, sources, awaits_sources, environments }, changed);
     }
 
     /// The backend tokens that are valid, and whether there may be more soon.
@@ -133,9 +137,12 @@ impl Desk {
             tracing::warn!(%token, "the server does not know a token any more, or has changed its rights");
         }
         let Source::Upstream(source) = &self.source else { return };
+        let mut changed = if changes.removed.is_empty() { Watched::Verdicts } else { Watched::Flags };
         {
             let mut state = self.state.borrow_mut();
-            state.generation += 1;
+            if *changes != Changes::default() {
+                state.generation += 1;
+            }
             if source.is_dynamic {
                 let backend = changes.added.iter().filter(|token| token.kind() == Some(TokenType::Backend));
                 let added: Vec<Arc<Token>> = backend.cloned().collect();
@@ -148,8 +155,12 @@ impl Desk {
                 let has_source = |name: &str| sources.iter().any(|token| token.environment() == Some(name));
                 state.environments.retain(|name, _| has_source(name));
             }
+            let before = self.edge.view();
+            if before.sources != sources || before.environments.len() != state.environments.len() {
+                changed = Watched::Flags;
+            }
         }
-        self.publish();
+        self.publish_to(changed);
         self.has_other_sources.notify();
     }
 

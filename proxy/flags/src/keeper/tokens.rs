@@ -96,7 +96,7 @@ async fn validate(desk: &Desk, source: &UpstreamSource, batch: &TokensToValidate
             if last.take().is_some() {
                 tracing::info!("the server validates tokens again");
             }
-            let changes = desk.state.borrow_mut().tokens().on_answer(batch, &verdict, turn::now());
+            let changes = desk.state.borrow_mut().tokens().on_verdict(batch, &verdict, turn::now());
             note_bad(desk, source);
             desk.on_changes(&changes);
         }
