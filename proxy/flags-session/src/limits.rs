@@ -8,7 +8,7 @@ pub const TOKENS_INVALID_MAX: usize = 10_000;
 /// The time for which a bad token stays bad. Default 5 minutes: unleash-server itself looks for a missing token as rarely.
 pub const TOKENS_INVALID_TTL: Duration = Duration::from_secs(300);
 
-/// Tokens of one batch, and tokens that wait for one. Default 500. A flood of random ones fills it, and honest new ones wait for room.
+/// Tokens of one batch, and tokens that wait for one. Default 500. One source has a share of it, so a flood leaves room for others.
 pub const TOKENS_PENDING_MAX: usize = 500;
 
 /// The time between two batches of tokens. Default 1 s: requests with new tokens wait for it.

@@ -1,6 +1,7 @@
 //! The rights of a request: its token, and the flags that it may see.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -62,14 +63,21 @@ pub(crate) fn token_of<'a>(fields: &'a Fields, header: &str) -> Option<&'a str> 
 }
 
 /// The rights of a token. One that is not known is validated first, and the request waits for `patience`.
-pub(crate) async fn access(edge: &Arc<Edge>, text: &str, api: Api, patience: Duration) -> Result<Access, Denial> {
+pub(crate) async fn access(
+    edge: &Arc<Edge>,
+    text: &str,
+    api: Api,
+    source: IpAddr,
+    patience: Duration,
+) -> Result<Access, Denial> {
     let mut view = edge.view();
     match judge(&view, text, api) {
         Judgement::Decided(decided) => return decided.map(|token| Access { view, token }),
         Judgement::Unknown if view.is_offline => return Err(Denial::Forbidden),
         // A text that is no token is no question for the server.
         Judgement::Unknown if Token::parse(text).is_err() => return Err(Denial::Forbidden),
-        Judgement::Unknown => edge.want(text),
+        Judgement::Unknown if !edge.want(text, source) => return Err(Denial::NotYet),
+        Judgement::Unknown => {}
         Judgement::Uncovered => {}
     }
     let waiting = Waiting::new(edge);

@@ -1,9 +1,10 @@
 //! The state of a listener that all workers share.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     fmt,
     future::poll_fn,
+    net::IpAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -20,7 +21,10 @@ use weir_flags_session::{Token, TokenTable, metrics::Aggregates};
 use crate::{
     counts::Counts,
     environment::{Environment, lock},
-    limits::{METRICS_BYTES_MAX, VALIDATE_REQUESTS_MAX, VALIDATE_REQUESTS_PER_SOURCE_MAX},
+    limits::{
+        METRICS_BYTES_MAX, PENDING_PER_SOURCE_MAX, VALIDATE_REQUESTS_MAX, VALIDATE_REQUESTS_PER_SOURCE_MAX,
+        VALIDATIONS_MAX,
+    },
     shares::Shares,
     usage::Usage,
 };
@@ -30,8 +34,9 @@ pub struct Edge {
     view: ArcSwap<View>,
     /// By [`Watched`].
     watchers: [Mutex<Watchers>; 2],
-    /// Tokens to validate.
-    wanted: Mutex<HashSet<String>>,
+    wanted: Mutex<Wanted>,
+    /// Tokens that wait for a verdict, by their sources.
+    pending: Shares,
     /// A document lacks a coding that a client accepts.
     lacks_coding: AtomicBool,
     pub(crate) signal: Signal,
@@ -53,7 +58,7 @@ pub struct Edge {
 /// Without texts of tokens, which are secrets.
 impl fmt::Debug for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (view, wanted) = (self.view(), lock(&self.wanted).len());
+        let (view, wanted) = (self.view(), lock(&self.wanted).sources.len());
         f.debug_struct("Edge").field("view", &view).field("wanted", &wanted).finish_non_exhaustive()
     }
 }
@@ -86,6 +91,7 @@ impl Default for Edge {
             view: ArcSwap::from_pointee(view),
             watchers: Default::default(),
             wanted: Mutex::default(),
+            pending: Shares::new(VALIDATIONS_MAX, PENDING_PER_SOURCE_MAX),
             lacks_coding: AtomicBool::new(false),
             signal: Signal::default(),
             aggregates: Mutex::new(Aggregates::new(METRICS_BYTES_MAX)),
@@ -140,19 +146,39 @@ impl Edge {
         }
     }
 
-    /// Has a token validated.
-    pub(crate) fn want(&self, token: &str) {
+    /// Has a token validated. False: too many tokens wait, or too many of this source, and the request is to come again.
+    pub(crate) fn want(&self, token: &str, source: IpAddr) -> bool {
+        let token = token.trim();
         let mut wanted = lock(&self.wanted);
-        if wanted.len() < crate::limits::VALIDATIONS_MAX {
-            wanted.insert(token.to_owned());
+        if wanted.sources.contains_key(token) {
+            return true;
         }
+        if !self.pending.take(source) {
+            return false;
+        }
+        wanted.sources.insert(token.to_owned(), source);
+        wanted.fresh.push(token.to_owned());
         drop(wanted);
         self.signal.notify();
+        true
     }
 
     /// The tokens to validate since the last call.
-    pub(crate) fn take_wanted(&self) -> HashSet<String> {
-        std::mem::take(&mut *lock(&self.wanted))
+    pub(crate) fn take_wanted(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.wanted).fresh)
+    }
+
+    /// Has the tokens that wait validated by another keeper.
+    pub(crate) fn want_again(&self) {
+        let mut wanted = lock(&self.wanted);
+        wanted.fresh = wanted.sources.keys().cloned().collect();
+    }
+
+    /// These tokens no longer wait.
+    pub(crate) fn settle(&self, tokens: &[String]) {
+        let mut wanted = lock(&self.wanted);
+        let sources = tokens.iter().filter_map(|token| wanted.sources.remove(token.trim()));
+        sources.for_each(|source| self.pending.give_back(source));
     }
 
     /// Has the codings made that documents lack.
@@ -165,6 +191,15 @@ impl Edge {
     pub(crate) fn take_wanted_coding(&self) -> bool {
         self.lacks_coding.swap(false, Ordering::Relaxed)
     }
+}
+
+/// Tokens that wait for a verdict.
+#[derive(Default)]
+struct Wanted {
+    /// Those that the keeper does not have yet.
+    fresh: Vec<String>,
+    /// All, with the addresses that have sent them first.
+    sources: HashMap<String, IpAddr>,
 }
 
 /// The parts of the state that a task waits for.
@@ -310,6 +345,7 @@ pub(crate) fn seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use std::{
+        net::Ipv4Addr,
         sync::atomic::AtomicU32,
         task::{Wake, Waker},
     };
@@ -338,9 +374,23 @@ mod tests {
     #[test]
     fn an_edge_that_is_shown_shows_no_token() {
         let edge = Edge::default();
-        edge.want("*:development.a-secret");
+        assert!(edge.want("*:development.a-secret", Ipv4Addr::LOCALHOST.into()));
         let shown = format!("{edge:?}");
         assert!(!shown.contains("a-secret") && shown.contains("wanted: 1"), "{shown}");
+    }
+
+    #[test]
+    fn f8_a_source_that_makes_tokens_up_leaves_room_for_others() {
+        let edge = Edge::default();
+        let [one, other]: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into()];
+        let taken = (0..1_000).filter(|number| edge.want(&format!("*:development.{number}"), one)).count();
+        assert_eq!(taken, PENDING_PER_SOURCE_MAX);
+        assert!(edge.want("*:development.0", one), "it waits already");
+        assert!(edge.want(" *:development.honest ", other) && edge.take_wanted().len() == taken + 1);
+        edge.settle(&["*:development.0".to_owned(), "*:development.honest".to_owned()]);
+        assert!(edge.want("*:development.new", one) && !edge.want("*:development.newer", one));
+        edge.want_again();
+        assert_eq!(edge.take_wanted().len(), taken);
     }
 
     #[test]

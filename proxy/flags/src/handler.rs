@@ -106,7 +106,8 @@ impl FlagsHandler {
             true => ofrep::token_of(fields, &self.settings.token_header),
             false => token_of(fields, &self.settings.token_header),
         };
-        let access = access(&self.edge, token.ok_or(Denial::Forbidden)?, api, self.patience()).await?;
+        let (token, source) = (token.ok_or(Denial::Forbidden)?, request.caller.client);
+        let access = access(&self.edge, token, api, source, self.patience()).await?;
         let (edge, settings) = (&self.edge, &self.settings);
         let is_post = request.head.method() == b"POST";
         let whole: WholeResponse = match endpoint {

@@ -28,6 +28,10 @@ pub const VALIDATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Requests that may wait for a verdict at once. Default 1,000: tokens are unknown only once, and a flood gets a 503 at once.
 pub const VALIDATIONS_MAX: usize = 1_000;
 
+/// Tokens of one source that may wait for a verdict at once. Default 100, of 500 that the next batch has: a source that makes tokens up leaves room
+/// for the others. Clients behind one proxy are one source, unless `trusted_hops` tells them apart.
+pub const PENDING_PER_SOURCE_MAX: usize = 100;
+
 /// Requests of `/edge/validate` that may wait for a verdict at once. Default 256. Anybody may send them; a further one gets a 503.
 pub const VALIDATE_REQUESTS_MAX: usize = 256;
 

@@ -9,7 +9,6 @@ use weir_http::filter::WholeResponse;
 
 use crate::{
     edge::{Edge, View, Watch, Watched},
-    limits::VALIDATIONS_MAX,
     reply,
 };
 
@@ -40,7 +39,11 @@ pub(crate) async fn validate(edge: &Arc<Edge>, body: &[u8], source: IpAddr, pati
         if place.is_none() {
             return reply::later();
         }
-        open.iter().take(VALIDATIONS_MAX).for_each(|text| edge.want(text));
+        // The others come with a later request, if the source has no room for all.
+        let waiting = open.iter().filter(|text| edge.want(text, source)).count();
+        if waiting == 0 {
+            return reply::later();
+        }
         let left = ends.since(turn::now());
         match weir_engine::timeout(left, watch.changed(&view)).await {
             Ok(changed) if !left.is_zero() => view = changed,

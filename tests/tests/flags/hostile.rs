@@ -1,6 +1,7 @@
 //! Hostile clients and honest crowds: the cases F1, F5, F6, F8 and F9. The other cases are in the modules of their subjects.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -136,6 +137,50 @@ fn f8_a_flood_of_random_tokens_costs_the_server_a_batch_per_second() {
     assert!(statuses[0] > 0, "{statuses:?}");
     assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200, "a known token is served meanwhile");
     drop(client);
+    gateway.finish();
+}
+
+/// Sets a mark when it is dropped.
+struct Setting<'a>(&'a AtomicBool);
+
+impl Drop for Setting<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn f8_a_source_that_makes_tokens_up_delays_no_other() {
+    let origin = FlagOrigin::start();
+    let gateway = before(&origin.address, "validation_timeout = \"0s\"\ntrusted_hops = 1");
+    until_true("flags", || get(&gateway.address, FEATURES, BACKEND).status == 200);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (address, is_over) = (&gateway.address, &is_over);
+        scope.spawn(move || {
+            let mut client = HttpClient::connect(address);
+            for number in 0_u32.. {
+                client.send(format!("GET {FEATURES} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nAuthorization: *:development.made-up-{number}\r\n\r\n"));
+                let response = client.response();
+                assert!(matches!(response.status, 403 | 503), "{}", response.status);
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        // The flood ends with the test, also with one that fails.
+        let _end = Setting(is_over);
+        // The flood is there first.
+        std::thread::sleep(Duration::from_millis(1_500));
+        for number in 0..3 {
+            let honest = format!("*:development.honest-{number}");
+            origin.tokens(&[("backend", BACKEND), ("backend", &honest)]);
+            let from = [("X-Forwarded-For", "192.0.2.2")];
+            let begun = Instant::now();
+            until_true("a verdict", || call(&gateway.address, "GET", FEATURES, &honest, &from, "").status == 200);
+            assert!(begun.elapsed() < Duration::from_secs(4), "{:?} for token {number}", begun.elapsed());
+        }
+    });
     gateway.finish();
 }
 

@@ -103,6 +103,7 @@ impl Keeper {
             rng: RefCell::new(Rng::new(seed())),
         });
         desk.publish();
+        edge.want_again();
         let mut tasks = vec![spawn(publish::run(desk.clone()))];
         match source {
             Source::File(source) => tasks.push(spawn(file::run(desk.clone(), source))),

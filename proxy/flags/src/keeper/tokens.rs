@@ -48,9 +48,9 @@ fn want_all(desk: &Desk, source: &UpstreamSource) {
         state.tokens().want(text, now);
     }
     let table = state.tokens();
-    for text in wanted {
-        table.want(&text, now);
-    }
+    // A token that is known by now waits no longer, and one without room is to come again.
+    let settled: Vec<String> = wanted.into_iter().filter(|text| !table.want(text, now)).collect();
+    desk.edge.settle(&settled);
 }
 
 /// A token of the start is not good yet, or a token waits for a verdict.
@@ -97,6 +97,7 @@ async fn validate(desk: &Desk, source: &UpstreamSource, batch: &TokensToValidate
                 tracing::info!("the server validates tokens again");
             }
             let changes = desk.state.borrow_mut().tokens().on_verdict(batch, &verdict, turn::now());
+            desk.edge.settle(&batch.tokens);
             note_bad(desk, source);
             desk.on_changes(&changes);
         }
