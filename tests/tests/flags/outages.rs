@@ -216,6 +216,28 @@ fn metrics_are_counted_once_whatever_the_server_responds_and_the_last_ones_leave
 }
 
 #[test]
+fn a_reload_loses_no_upload_and_a_server_that_hangs_no_backup() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let origin = FlagOrigin::start();
+    let gateway = before(&origin.address, &format!("backup_dir = \"{}\"", folder.path().display()));
+    until_true("flags", || names(&gateway).len() == 5);
+    // The server holds the first body back, and a reload comes before its reply.
+    origin.faults(r#"{"endpoint":"bulk","times":1,"delay_ms":60000,"status":503}"#);
+    let bucket = json!({ "start": "2026-01-01T00:00:00Z", "stop": "2026-01-01T00:01:00Z", "toggles": { "f": { "yes": 2, "no": 1 } } });
+    let body = json!({ "appName": "app", "bucket": bucket }).to_string();
+    assert_eq!(post(&gateway.address, "/api/client/metrics", BACKEND, &body).status, 202);
+    until_true("an upload under way", || origin.all_requests("bulk") > 0);
+    gateway.rewrite(|text| text.replace("metrics_interval = \"1s\"", "metrics_interval = \"2s\""));
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    let counted = || origin.ledger()["metrics"]["development"]["app"]["f"]["yes"].as_u64();
+    until("the counts behind the reload", Duration::from_secs(20), || (counted() == Some(2)).then_some(()));
+    origin.faults(r#"{"endpoint":"bulk","delay_ms":60000}"#);
+    assert_eq!(post(&gateway.address, "/api/client/metrics", BACKEND, &body).status, 202);
+    gateway.finish();
+    assert!(folder.path().join("unleash_features.json").exists(), "the backup does not wait for metrics");
+}
+
+#[test]
 fn a_gateway_may_stand_behind_another() {
     let origin = FlagOrigin::start();
     let first = before(&origin.address, "");

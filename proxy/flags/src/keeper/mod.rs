@@ -112,11 +112,11 @@ impl Keeper {
         Self { desk, _tasks: tasks }
     }
 
-    /// The last work at the end of the process: metrics go out once, and the backup is written.
+    /// The last work at the end of the process: the backup is written, and metrics go out once. A server that hangs costs the metrics alone.
     pub(crate) async fn finish(&self) {
         if let Source::Upstream(source) = &self.desk.source {
-            upload::last(&self.desk, source).await;
             backup::save(&self.desk, source).await;
+            upload::last(&self.desk, source).await;
         }
     }
 

@@ -1,6 +1,11 @@
 //! Metrics on their way to the server.
 
-use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use weir_base::time::{Time, turn};
 use weir_flags_session::{
@@ -9,7 +14,7 @@ use weir_flags_session::{
 };
 
 use super::{Desk, upstream::Call};
-use crate::{environment::lock, settings::UpstreamSource};
+use crate::{edge::Edge, environment::lock, settings::UpstreamSource};
 
 /// The longest wait between two looks at what is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -59,14 +64,14 @@ async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing:
         // A token may be valid again soon; without one the sums end at their bound.
         return;
     };
-    let batches = lock(&desk.edge.aggregates).take(environment);
-    let mut rest = batches.into_iter();
-    while let Some(batch) = rest.next() {
-        let (upload, losses) = send(desk, source, &token, &batch, may_retry).await;
+    let mut underway = Underway { edge: &desk.edge, batches: lock(&desk.edge.aggregates).take(environment).into() };
+    while let Some(batch) = underway.batches.front() {
+        let (upload, losses) = send(desk, source, &token, batch, may_retry).await;
+        let items = batch.items();
         match pacing.on(upload) {
-            Fate::Done => {}
+            Fate::Done => drop(underway.batches.pop_front()),
             Fate::Drop => {
-                let items = batch.items();
+                underway.batches.pop_front();
                 tracing::error!(environment, ?upload, items, "the server does not take metrics; they are dropped");
             }
             Fate::PutBack => {
@@ -76,11 +81,22 @@ async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing:
                     losses,
                     "the server does not take metrics now; they are sent later"
                 );
-                let mut sums = lock(&desk.edge.aggregates);
-                std::iter::once(batch).chain(rest).for_each(|batch| sums.put_back(batch));
                 return;
             }
         }
+    }
+}
+
+/// Bodies that the server has not taken. They go back among the sums, also if a reload or the end of the process stops the upload.
+struct Underway<'a> {
+    edge: &'a Edge,
+    batches: VecDeque<Batch>,
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut sums = lock(&self.edge.aggregates);
+        self.batches.drain(..).for_each(|batch| sums.put_back(batch));
     }
 }
 
