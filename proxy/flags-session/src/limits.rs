@@ -39,6 +39,9 @@ pub const TEXTS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// now is dropped, and of the present hour what is new.
 pub const METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// The part of these bytes that applications, metrics of their own and tokens have: a quarter. Sums have the rest, so neither pushes the other out.
+pub const METRICS_OTHERS_PART: usize = 4;
+
 /// Values of a metric of an application's own, each with its set of labels. Default 500; further ones are left out.
 pub const IMPACT_SAMPLES_MAX: usize = 500;
 

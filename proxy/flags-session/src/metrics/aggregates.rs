@@ -10,7 +10,7 @@ use weir_flags_codec::metrics::{
 
 use super::batch::{Batch, cut};
 use super::impact;
-use crate::limits::METRICS_SKEW_HOURS;
+use crate::limits::{METRICS_OTHERS_PART, METRICS_SKEW_HOURS};
 use crate::token::Token;
 
 /// The environment of metrics whose token has none.
@@ -22,11 +22,15 @@ const DEFAULT_INSTANCE: &str = "default";
 /// The sums that wait for the next upload.
 ///
 /// A sum has a key: environment, hour, application and flag. Past the bound the hour that is farthest from now goes, of all environments. A new
-/// sum of the present hour does not come in then, so a flood of names cannot push out the sums of honest clients.
+/// sum of the present hour does not come in then, so a flood of names cannot push out the sums of honest clients. Applications, metrics of their
+/// own and tokens have a part of the bytes for themselves.
 #[derive(Debug)]
 pub struct Aggregates {
     environments: BTreeMap<Box<str>, Waiting>,
+    /// Bytes of sums.
     bytes: usize,
+    /// Bytes of all else.
+    other_bytes: usize,
     bytes_max: usize,
     /// The hour of the last counts.
     present: i64,
@@ -67,6 +71,7 @@ impl Aggregates {
         Self {
             environments: BTreeMap::new(),
             bytes: 0,
+            other_bytes: 0,
             bytes_max,
             present: 0,
             dropped: Dropped { distant: 0, new: 0, foreign: 0, too_large: 0 },
@@ -78,9 +83,9 @@ impl Aggregates {
         self.bytes_max = bytes_max;
     }
 
-    /// Bytes that the sums occupy, about.
+    /// Bytes that all occupies, about.
     pub const fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.other_bytes
     }
 
     /// Items that have been left out.
@@ -153,6 +158,7 @@ impl Aggregates {
     pub fn take(&mut self, environment: &str) -> Vec<Batch> {
         let Some((name, waiting)) = self.environments.remove_entry(environment) else { return Vec::new() };
         self.bytes -= waiting.bytes();
+        self.other_bytes -= waiting.other_bytes();
         let (batches, too_large) = cut(name, waiting);
         self.dropped.too_large += too_large;
         batches
@@ -181,7 +187,7 @@ impl Aggregates {
         let items: usize = self.environments.values().map(Waiting::items).sum();
         self.dropped.new += items as u64;
         self.environments.clear();
-        self.bytes = 0;
+        (self.bytes, self.other_bytes) = (0, 0);
     }
 
     /// The applications and sums that wait, for `/internal-backstage/metricsbatch`.
@@ -211,7 +217,7 @@ impl Aggregates {
             None => bytes_of_key(&key) + bytes_of_sdk(&sdk) + bytes_of_variants(counts.variants.keys()),
             Some(known) => bytes_of_variants(counts.variants.keys().filter(|name| !known.variants.contains_key(*name))),
         };
-        if !self.make_room(bytes, Some(hour)) {
+        if !self.make_room(bytes, hour) {
             return;
         }
         let waiting = self.environments.entry(environment.into()).or_default();
@@ -228,10 +234,10 @@ impl Aggregates {
         }
         let bytes_before = before.map_or(0, |it| bytes_of_key(&key) + bytes_of_application(it));
         let bytes = bytes_of_key(&key) + bytes_of_application(&application);
-        if !self.make_room(bytes.saturating_sub(bytes_before), None) {
+        if !self.find_room(bytes.saturating_sub(bytes_before)) {
             return;
         }
-        self.bytes -= bytes_before.saturating_sub(bytes);
+        self.other_bytes -= bytes_before.saturating_sub(bytes);
         self.environments.entry(environment.into()).or_default().applications.insert(key, application);
     }
 
@@ -241,25 +247,35 @@ impl Aggregates {
         let bytes_before = before.map_or(0, |it| bytes_of_key(&key) + impact::bytes(it));
         let merged = impact::merged(before.cloned(), metric, is_older);
         let bytes = bytes_of_key(&key) + impact::bytes(&merged);
-        if !self.make_room(bytes.saturating_sub(bytes_before), None) {
+        if !self.find_room(bytes.saturating_sub(bytes_before)) {
             return;
         }
-        self.bytes -= bytes_before.saturating_sub(bytes);
+        self.other_bytes -= bytes_before.saturating_sub(bytes);
         self.environments.entry(environment.into()).or_default().impact.insert(key, merged);
     }
 
     fn add_seen_token(&mut self, environment: &str, token: String) {
         let is_known = self.environments.get(environment).is_some_and(|it| it.seen_tokens.contains(&token));
-        if !is_known && self.make_room(bytes_of_text(&token), None) {
+        if !is_known && self.find_room(bytes_of_text(&token)) {
             self.environments.entry(environment.into()).or_default().seen_tokens.insert(token);
         }
     }
 
-    /// Takes room for an item, of a certain hour if it is a sum. False: there is none, and the item counts as dropped.
-    fn make_room(&mut self, bytes: usize, hour: Option<i64>) -> bool {
+    /// Takes room for an item that is no sum. False: there is none, and the item counts as dropped.
+    fn find_room(&mut self, bytes: usize) -> bool {
+        let has_room = bytes == 0 || self.other_bytes + bytes <= self.bytes_max / METRICS_OTHERS_PART;
+        match has_room {
+            true => self.other_bytes += bytes,
+            false => self.dropped.new += 1,
+        }
+        has_room
+    }
+
+    /// Takes room for a sum of an hour. False: there is none, and the sum counts as dropped.
+    fn make_room(&mut self, bytes: usize, hour: i64) -> bool {
         let distance = |hour: i64| hour.abs_diff(self.present);
-        let own = hour.map_or(0, distance);
-        while self.bytes + bytes > self.bytes_max {
+        let own = distance(hour);
+        while self.bytes + bytes > self.bytes_max - self.bytes_max / METRICS_OTHERS_PART {
             let hours = self.environments.values().flat_map(|it| it.hours.keys().copied());
             // A sum pushes out neither nearer ones nor those of its own hour.
             let Some(farthest) = hours.max_by_key(|hour| distance(*hour)).filter(|hour| distance(*hour) > own) else {
@@ -299,11 +315,13 @@ impl Waiting {
     }
 
     fn bytes(&self) -> usize {
-        let sums: usize = self.hours.values().map(bytes_of_sums).sum();
+        self.hours.values().map(bytes_of_sums).sum()
+    }
+
+    fn other_bytes(&self) -> usize {
         let applications = self.applications.iter().map(|(key, it)| bytes_of_key(key) + bytes_of_application(it));
         let impact = self.impact.iter().map(|(key, it)| bytes_of_key(key) + impact::bytes(it));
-        sums + applications.chain(impact).sum::<usize>()
-            + self.seen_tokens.iter().map(|it| bytes_of_text(it)).sum::<usize>()
+        applications.chain(impact).sum::<usize>() + self.seen_tokens.iter().map(|it| bytes_of_text(it)).sum::<usize>()
     }
 }
 

@@ -165,6 +165,27 @@ fn f6_a_flood_of_names_pushes_out_older_hours_and_then_itself() {
 }
 
 #[test]
+fn f6_a_flood_of_applications_pushes_out_no_sum() {
+    let mut aggregates = Aggregates::new(100_000);
+    let dev = token("*:dev.s");
+    aggregates.add(&dev, counts("old", "2024-02-03T01:00:00Z", json!({"f": {"yes": 1}})), now());
+    for at in 0..10_000 {
+        let application = json!({"appName": format!("app-{at}"), "interval": 1, "started": START, "strategies": []});
+        let application = ClientApplication::read(application.to_string().as_bytes()).expect("an application");
+        aggregates.register(&dev, &via(), application);
+        assert!(aggregates.bytes() <= 100_000 / 4 + 1_000);
+    }
+    aggregates.add(&dev, counts("new", START, json!({"f": {"yes": 1}})), now());
+    let dropped = aggregates.dropped();
+    assert_eq!(dropped.distant, 0);
+    assert!(dropped.new > 9_000, "{dropped:?}");
+    let bodies = sent(&mut aggregates, "dev");
+    let sums = bodies.iter().flat_map(|body| body["metrics"].as_array().into_iter().flatten());
+    assert_eq!(sums.count(), 2, "the old and the new one");
+    assert_eq!(aggregates.bytes(), 0);
+}
+
+#[test]
 fn an_offline_gateway_counts_and_forgets() {
     let mut aggregates = Aggregates::new(1 << 20);
     aggregates.add_bulk(&token("*:dev.s"), &via(), bulk("dev", 2), now());

@@ -60,7 +60,8 @@ section! {
         default poll_interval: Period = Period(flags::POLL_INTERVAL) => Period::secs(1)..=INTERVAL_MAX;
         /// Interval at which metrics and registrations of clients are sent to the upstream.
         default metrics_interval: Period = Period(flags::METRICS_INTERVAL) => Period::secs(1)..=INTERVAL_MAX;
-        /// Memory for metrics between two uploads. Beyond it, the hours that are farthest from now are dropped first.
+        /// Memory for metrics between two uploads. Beyond it, the hours that are farthest from now are dropped first. A quarter is for
+        /// applications and for metrics of their own, and no flood of them drops counts of flags.
         default metrics_bytes_max: ByteSize = ByteSize::new(flags::METRICS_BYTES_MAX as u64)
             => ByteSize::kib(256)..=ByteSize::mib(1_024);
         /// How long a request with an unknown token waits until the upstream has validated the token. Then it gets 503 with
