@@ -17,7 +17,7 @@ use weir_flags_session::{
 };
 use weir_http::compression::{Coding, compress};
 
-use crate::limits::{COMPRESS_AT_ONCE_MAX, COMPRESS_MIN, PREFIXES_MAX, SCOPES_MAX};
+use crate::limits::{ASKED_SCOPES_MAX, COMPRESS_AT_ONCE_MAX, COMPRESS_MIN, PREFIXES_MAX, SCOPES_MAX};
 
 /// An immutable state of an environment. Documents are added as they are first wanted.
 #[derive(Debug)]
@@ -25,7 +25,10 @@ pub(crate) struct Environment {
     /// Empty: the only one of an offline gateway.
     pub(crate) name: Box<str>,
     pub(crate) snapshot: Snapshot,
+    /// Those of tokens.
     scopes: RwLock<HashMap<Projects, Arc<ScopeView>>>,
+    /// Those that queries name. The next snapshot does not have them.
+    asked: RwLock<HashMap<Projects, Arc<ScopeView>>>,
 }
 
 /// The part of an environment that tokens of the same projects see.
@@ -57,7 +60,7 @@ pub(crate) struct Document {
 impl Environment {
     /// The state with the documents that clients of the one `before` had wanted. Takes milliseconds: to be called off the workers.
     pub(crate) fn new(name: &str, snapshot: Snapshot, before: Option<&Self>) -> Self {
-        let environment = Self { name: name.into(), snapshot, scopes: RwLock::default() };
+        let environment = Self { name: name.into(), snapshot, scopes: RwLock::default(), asked: RwLock::default() };
         let scopes = before.map(|before| read(&before.scopes).values().cloned().collect::<Vec<_>>());
         for old in scopes.into_iter().flatten() {
             let Some(wanted) = old.document.get().map(|document| document.wanted.load(Ordering::Relaxed)) else {
@@ -70,9 +73,23 @@ impl Environment {
         environment
     }
 
-    /// The part that a set of projects sees.
+    /// The part that the projects of a token see.
     pub(crate) fn scope(&self, projects: &Projects) -> Arc<ScopeView> {
-        if let Some(known) = read(&self.scopes).get(projects) {
+        self.scope_among(&self.scopes, SCOPES_MAX, projects)
+    }
+
+    /// The part that the projects of a query see, which the client may choose.
+    pub(crate) fn asked_scope(&self, projects: &Projects) -> Arc<ScopeView> {
+        self.scope_among(&self.asked, ASKED_SCOPES_MAX, projects)
+    }
+
+    fn scope_among(
+        &self,
+        scopes: &RwLock<HashMap<Projects, Arc<ScopeView>>>,
+        most: usize,
+        projects: &Projects,
+    ) -> Arc<ScopeView> {
+        if let Some(known) = read(scopes).get(projects) {
             return known.clone();
         }
         let made = Arc::new(ScopeView {
@@ -83,8 +100,8 @@ impl Environment {
             hydration: OnceLock::new(),
             update: Mutex::default(),
         });
-        let mut scopes = self.scopes.write().unwrap_or_else(PoisonError::into_inner);
-        if scopes.len() < SCOPES_MAX {
+        let mut scopes = scopes.write().unwrap_or_else(PoisonError::into_inner);
+        if scopes.len() < most {
             return scopes.entry(projects.clone()).or_insert(made).clone();
         }
         made
@@ -149,7 +166,8 @@ impl Environment {
 
     /// Makes the codings that clients have wanted. Takes milliseconds: to be called off the workers.
     pub(crate) fn make_wanted(&self) {
-        let views: Vec<_> = read(&self.scopes).values().cloned().collect();
+        let views: Vec<_> =
+            [&self.scopes, &self.asked].iter().flat_map(|it| read(it).values().cloned().collect::<Vec<_>>()).collect();
         for view in views {
             let prefixed: Vec<_> = lock(&view.prefixed).values().cloned().collect();
             view.document.get().cloned().into_iter().chain(prefixed).for_each(|document| document.make_wanted());
@@ -203,4 +221,32 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_flags_codec::FeaturesDocument;
+    use weir_flags_session::{FlagState, History};
+
+    use super::*;
+
+    fn environment(before: Option<&Environment>) -> Environment {
+        let mut state = FlagState::new(1);
+        let document = FeaturesDocument::read(br#"{"features":[{"name":"a"}]}"#).expect("a document");
+        state.apply_document(&Projects::All, document).expect("taken");
+        Environment::new("e", Snapshot::new(&state, History::new(state.revision()), None), before)
+    }
+
+    #[test]
+    fn projects_that_clients_name_are_bounded_and_end_with_the_snapshot() {
+        let first = environment(None);
+        for number in 0..2 * ASKED_SCOPES_MAX {
+            let view = first.asked_scope(&Projects::new(&[format!("project-{number}")]));
+            assert!(!first.document(&view, None).json.is_empty());
+        }
+        first.document(&first.scope(&Projects::All), None);
+        assert_eq!(read(&first.asked).len(), ASKED_SCOPES_MAX);
+        let next = environment(Some(&first));
+        assert_eq!((read(&next.scopes).len(), read(&next.asked).len()), (1, 0));
+    }
 }
