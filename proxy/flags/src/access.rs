@@ -96,6 +96,15 @@ pub(crate) async fn access(
     }
 }
 
+/// Whether a request with this token is certain to get a 403.
+pub(crate) fn is_denied(view: &View, text: &str, api: Api) -> bool {
+    match judge(view, text, api) {
+        Judgement::Decided(decided) => decided.is_err(),
+        Judgement::Unknown => view.is_offline || Token::parse(text).is_err(),
+        Judgement::Uncovered => false,
+    }
+}
+
 enum Judgement {
     Decided(Result<Arc<Token>, Denial>),
     /// The server has not said whether it is good.

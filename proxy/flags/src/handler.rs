@@ -4,10 +4,10 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use weir_flags_session::Api;
 use weir_http::filter::{Handler, HandlerRequest, HandlerResponse, WholeResponse};
-use weir_http_codec::Known;
+use weir_http_codec::{Fields, Known, RequestHead};
 
 use crate::{
-    access::{Denial, access, token_of},
+    access::{Denial, access, is_denied, token_of},
     backstage, client_api,
     edge::Edge,
     frontend_api, metrics_api, ofrep, reply,
@@ -37,18 +37,32 @@ impl Handler for FlagsHandler {
         weir_flags_codec::limits::METRICS_BODY_BYTES_MAX
     }
 
+    fn refuse(&self, head: &RequestHead) -> Option<WholeResponse> {
+        let (path, _) = parts(head);
+        let endpoint = self.endpoint(path);
+        let refused = match &endpoint {
+            None => Some(reply::empty(404)),
+            Some(endpoint) if !endpoint.methods().take(head.method()) => Some(wrong_method(endpoint)),
+            Some(endpoint) => {
+                let api = endpoint.api()?;
+                let token = self.token(endpoint, &head.fields);
+                let is_denied = token.is_none_or(|token| is_denied(&self.edge.view(), token, api));
+                is_denied.then(|| Denial::Forbidden.response())
+            }
+        }?;
+        self.edge.counts.responded(number(endpoint.as_ref()), refused.status);
+        Some(refused)
+    }
+
     fn handle(self: Arc<Self>, request: HandlerRequest) -> Pin<Box<dyn Future<Output = HandlerResponse>>> {
         Box::pin(async move {
-            let target = std::str::from_utf8(request.head.target()).unwrap_or_default();
-            let (path, query) = target.split_once('?').unwrap_or((target, ""));
-            let endpoint = Endpoint::of(path, &self.settings.base_path).filter(|endpoint| self.serves(endpoint));
-            let number = endpoint.as_ref().map_or(Endpoint::NAMES.len() - 1, Endpoint::number);
+            let (path, query) = parts(&request.head);
+            let endpoint = self.endpoint(path);
+            let number = number(endpoint.as_ref());
             let response = match endpoint {
                 None => HandlerResponse::Whole(reply::empty(404)),
                 Some(endpoint) if !endpoint.methods().take(request.head.method()) => {
-                    let mut response = reply::empty(405);
-                    response.fields.add(Known::Allow, endpoint.methods().allow().as_bytes());
-                    HandlerResponse::Whole(response)
+                    HandlerResponse::Whole(wrong_method(&endpoint))
                 }
                 Some(endpoint) => self.respond(&request, endpoint, query).await,
             };
@@ -62,7 +76,37 @@ impl Handler for FlagsHandler {
     }
 }
 
+/// Path and query.
+fn parts(head: &RequestHead) -> (&str, &str) {
+    let target = std::str::from_utf8(head.target()).unwrap_or_default();
+    target.split_once('?').unwrap_or((target, ""))
+}
+
+/// The number of an endpoint in counts.
+fn number(endpoint: Option<&Endpoint<'_>>) -> usize {
+    endpoint.map_or(Endpoint::NAMES.len() - 1, Endpoint::number)
+}
+
+fn wrong_method(endpoint: &Endpoint<'_>) -> WholeResponse {
+    let mut response = reply::empty(405);
+    response.fields.add(Known::Allow, endpoint.methods().allow().as_bytes());
+    response
+}
+
 impl FlagsHandler {
+    /// The endpoint of a path, if an operator has left it on.
+    fn endpoint<'a>(&self, path: &'a str) -> Option<Endpoint<'a>> {
+        Endpoint::of(path, &self.settings.base_path).filter(|endpoint| self.serves(endpoint))
+    }
+
+    /// The text of the token of a request.
+    fn token<'a>(&self, endpoint: &Endpoint<'_>, fields: &'a Fields) -> Option<&'a str> {
+        match endpoint {
+            Endpoint::Ofrep | Endpoint::OfrepOne(_) => ofrep::token_of(fields, &self.settings.token_header),
+            _ => token_of(fields, &self.settings.token_header),
+        }
+    }
+
     /// Whether an operator has left an endpoint on.
     fn serves(&self, endpoint: &Endpoint<'_>) -> bool {
         match endpoint {
@@ -100,12 +144,7 @@ impl FlagsHandler {
         api: Api,
         query: &str,
     ) -> Result<HandlerResponse, Denial> {
-        let fields = &request.head.fields;
-        let is_ofrep = matches!(endpoint, Endpoint::Ofrep | Endpoint::OfrepOne(_));
-        let token = match is_ofrep {
-            true => ofrep::token_of(fields, &self.settings.token_header),
-            false => token_of(fields, &self.settings.token_header),
-        };
+        let token = self.token(&endpoint, &request.head.fields);
         let (token, source) = (token.ok_or(Denial::Forbidden)?, request.caller.client);
         let access = access(&self.edge, token, api, source, self.patience()).await?;
         let (edge, settings) = (&self.edge, &self.settings);

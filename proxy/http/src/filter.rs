@@ -287,6 +287,11 @@ pub trait Handler: fmt::Debug + Send + Sync {
         0
     }
 
+    /// The response to a request with a body that its head alone decides: the body is not read then. `None`: none.
+    fn refuse(&self, _: &RequestHead) -> Option<WholeResponse> {
+        None
+    }
+
     /// Handles one request. The future is dropped if the client disconnects meanwhile, or a timeout passes.
     fn handle(self: Arc<Self>, request: HandlerRequest) -> Pin<Box<dyn Future<Output = HandlerResponse>>>;
 }

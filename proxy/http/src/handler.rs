@@ -50,6 +50,11 @@ pub(crate) async fn run<C: Client>(
     request.upgrade = RequestedUpgrade::None;
     request.body_idle_timeout = action.body_idle_timeout.unwrap_or(settings.body_idle_timeout);
     request.response_idle_timeout = action.response_idle_timeout.unwrap_or(settings.response_idle_timeout);
+    if request.body != BodyLength::Exact(0)
+        && let Some(refused) = handler.refuse(head)
+    {
+        return respond::send_whole(client, request, refused, "refused");
+    }
     // The handler may hold the body until its response is over.
     let (body, _permit) = match read(client, request, handler.body_bytes_max(), action, settings).await {
         Ok(read) => read,

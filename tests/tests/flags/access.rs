@@ -7,8 +7,12 @@ use weir_tests::flags::{
     BACKEND, Events, FRONTEND, FlagOrigin, Reply, before, before_with, call, environment, get, offline_with, post,
 };
 use weir_tests::gateway::Gateway;
+use weir_tests::http::HttpClient;
 
 const FEATURES: &str = "/api/client/features";
+
+/// A frontend token of an environment without flags here.
+const FRONTEND_OF_ANOTHER: &str = "*:production.lab-frontend";
 
 /// The status of the client API for a token.
 fn status(gateway: &Gateway, token: &str) -> u16 {
@@ -41,6 +45,27 @@ fn a_request_without_a_token_or_with_a_malformed_one_is_refused_without_a_word()
     let twice = [("Authorization", BACKEND)];
     assert_eq!(call(&gateway.address, "GET", FEATURES, BACKEND, &twice, "").status, 403, "two tokens");
     assert_eq!(origin.all_requests("validate"), requests, "the server is not troubled with them");
+    gateway.finish();
+}
+
+#[test]
+fn a_body_without_a_good_token_is_not_awaited() {
+    let (_origin, gateway) = ready("");
+    for (path, token, status) in [
+        ("/api/client/metrics", "", 403),
+        ("/api/client/metrics", "nonsense", 403),
+        ("/api/client/metrics", FRONTEND_OF_ANOTHER, 403),
+        ("/api/client/delta", BACKEND, 405),
+        ("/api/client/nothing", BACKEND, 404),
+    ] {
+        if token == FRONTEND_OF_ANOTHER {
+            assert_eq!(get(&gateway.address, "/api/frontend", token).status, 403, "the verdict is there");
+        }
+        let mut client = HttpClient::connect(&gateway.address);
+        let authorization = if token.is_empty() { String::new() } else { format!("Authorization: {token}\r\n") };
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{authorization}Content-Length: 1000\r\n\r\n"));
+        assert_eq!(client.response().status, status, "{path} {token}: no byte of the body has come");
+    }
     gateway.finish();
 }
 
