@@ -31,6 +31,10 @@ use crate::{
     wait::{WaitAborted, while_client_waits},
 };
 
+/// Bytes of a piece of a handler that are copied for a client at once. Default 64 KiB: a client that reads slowly gets the next part when it has
+/// taken this one.
+const PART_BYTES_MAX: usize = 64 * 1024;
+
 /// A handler does not bring its response to an end.
 const HANDLER_ABORTED: CloseReason = CloseReason::Broken { reason: "handler_broke_off", culprit: Culprit::Gateway };
 
@@ -142,6 +146,9 @@ impl Source for HandlerBody<'_> {
     }
 
     async fn fill(&mut self) -> Result<(), BodyError> {
+        if !self.current.is_empty() {
+            return Ok(());
+        }
         self.deadline.set(turn::now().saturating_add(self.request.response_idle_timeout));
         let next = poll_fn(|context| match self.body_stream.poll_next(context) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
@@ -158,10 +165,15 @@ impl Source for HandlerBody<'_> {
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
         match self.is_over {
             true => sink.end(None),
-            false => sink.data(&std::mem::take(&mut self.current)),
+            false => sink.data(&next_part(&mut self.current)),
         }
         Ok(())
     }
+}
+
+/// The part of a piece that is sent next. Many clients may share a piece, and each holds no more than a part of its own.
+fn next_part(piece: &mut Bytes) -> Bytes {
+    piece.split_to(piece.len().min(PART_BYTES_MAX))
 }
 
 /// Sends a response as it comes, until the exchange `ends`.
@@ -209,5 +221,17 @@ async fn stream<C: Client>(
             if keeps { AfterExchange::KeepAlive } else { AfterExchange::Close(CloseReason::Ended("after_response")) }
         }
         Err(reason) => respond::abort(&connection, request, head.status(), reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_piece_is_sent_in_parts() {
+        let mut piece = Bytes::from(vec![b'x'; 2 * PART_BYTES_MAX + 1]);
+        let parts = std::array::from_fn(|_| next_part(&mut piece).len());
+        assert_eq!(parts, [PART_BYTES_MAX, PART_BYTES_MAX, 1, 0]);
     }
 }
