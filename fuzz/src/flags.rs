@@ -27,7 +27,7 @@ fn body(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
     let Some(value) = value.as_object() else { return assert!(context.is_err()) };
     let context = match context {
-        Err(ContextError::TooLarge) => return,
+        Err(ContextError::TooLarge | ContextError::ValueTooLarge) => return,
         other => other.expect("an object"),
     };
     let value = value.get("context").and_then(Value::as_object).unwrap_or(value);

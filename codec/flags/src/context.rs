@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::limits::CONTEXT_BYTES_MAX;
+use crate::limits::{CONTEXT_BYTES_MAX, CONTEXT_VALUE_BYTES_MAX};
 use crate::scalar::Scalar;
 use crate::{DocumentError, query};
 
@@ -74,6 +74,8 @@ pub struct Context<'a> {
 pub enum ContextError {
     /// It has more than [`CONTEXT_BYTES_MAX`] bytes: its status is 413.
     TooLarge,
+    /// A value has more than [`CONTEXT_VALUE_BYTES_MAX`] bytes: its status is 413.
+    ValueTooLarge,
     /// It is no object of JSON.
     Json(DocumentError),
     /// The decoded query is no UTF-8.
@@ -86,6 +88,7 @@ impl fmt::Display for ContextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge => write!(f, "the context has more than {CONTEXT_BYTES_MAX} bytes"),
+            Self::ValueTooLarge => write!(f, "a value of the context has more than {CONTEXT_VALUE_BYTES_MAX} bytes"),
             Self::Json(error) => write!(f, "the context is no object of JSON: {error}"),
             Self::Utf8 => f.write_str("the query is no UTF-8"),
             Self::Bracket => f.write_str("a bracket of the query has no counterpart"),
@@ -146,7 +149,7 @@ impl<'a> Context<'a> {
             }
         }
         context.properties.append(&mut rest);
-        Ok(context.with_fields_of_properties())
+        context.checked()
     }
 
     /// Reads the body of `POST /api/frontend`: a context, or an object with it as its member `context`. The last of equal keys counts, as
@@ -160,7 +163,16 @@ impl<'a> Context<'a> {
         }
         let Outer { bare, wrapped } =
             serde_json::from_slice(text).map_err(|error| ContextError::Json(DocumentError::from(error)))?;
-        Ok(wrapped.unwrap_or(bare).with_fields_of_properties())
+        wrapped.unwrap_or(bare).checked()
+    }
+
+    /// The context, if no value is too long for an evaluation.
+    fn checked(self) -> Result<Self, ContextError> {
+        let values = self.fields.iter().flatten().chain(self.properties.iter().map(|(_, value)| value));
+        match values.into_iter().any(|value| value.len() > CONTEXT_VALUE_BYTES_MAX) {
+            true => Err(ContextError::ValueTooLarge),
+            false => Ok(self.with_fields_of_properties()),
+        }
     }
 
     /// A property with the name of a field stands for the field that is absent.

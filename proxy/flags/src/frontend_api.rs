@@ -61,7 +61,8 @@ fn body_or_empty(body: &[u8]) -> &[u8] {
 
 /// The response to a context that is none.
 pub(crate) fn refused(error: ContextError) -> WholeResponse {
-    let status = if error == ContextError::TooLarge { 413 } else { 400 };
+    let is_too_large = matches!(error, ContextError::TooLarge | ContextError::ValueTooLarge);
+    let status = if is_too_large { 413 } else { 400 };
     reply::error(status, &error.to_string())
 }
 

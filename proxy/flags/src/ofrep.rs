@@ -57,7 +57,7 @@ fn context(request: &HandlerRequest) -> Result<Context<'_>, WholeResponse> {
     check_json(request)?;
     let body: &[u8] = if request.body.is_empty() { b"{}" } else { &request.body };
     let mut context = Context::from_json(body).map_err(|error| match error {
-        ContextError::TooLarge => reply::error(413, &error.to_string()),
+        ContextError::TooLarge | ContextError::ValueTooLarge => reply::error(413, &error.to_string()),
         other => reply::json(400, json!({ "errorCode": "PARSE_ERROR", "errorDetails": other.to_string() }).to_string()),
     })?;
     if context.field(ContextField::UserId).is_none()

@@ -66,7 +66,11 @@ fn f5_a_huge_context_is_refused_and_heavy_patterns_cost_no_neighbour() {
     let status = get(&gateway.address, &long, FRONTEND).status;
     assert!(matches!(status, 400 | 413 | 414 | 431), "{status}");
     let begun = Instant::now();
-    let bomb = json!({ "properties": { "x": "a".repeat(5_000) } }).to_string();
+    for (body, status) in [(4 * 1024, 200), (4 * 1024 + 1, 413)] {
+        let body = json!({ "properties": { "y": "a".repeat(body) } }).to_string();
+        assert_eq!(post(&gateway.address, "/api/frontend", FRONTEND, &body).status, status);
+    }
+    let bomb = json!({ "properties": { "x": "a".repeat(4_000) } }).to_string();
     let reply = post(&gateway.address, "/api/frontend", FRONTEND, &bomb);
     assert!(reply.status == 200 && reply.names().contains(&"plain".to_owned()), "{} {}", reply.status, reply.body);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());

@@ -177,7 +177,10 @@ fn s7_contexts_around_every_size_are_read_as_small_ones_are() {
     let small = post(&stand.gateway.address, "/api/frontend", FRONTEND, r#"{"userId":"7"}"#).body;
     for edge in [4 << 10, 16 << 10, 32 << 10, 64 << 10] {
         for size in [edge - 600, edge, edge + 1_usize] {
-            let body = json!({ "userId": "7", "properties": { "padding": "y".repeat(size) } }).to_string();
+            // A value has 4 KiB at most.
+            let parts = (0..size).step_by(1_000).map(|at| (at.to_string(), json!("y".repeat(1_000.min(size - at)))));
+            let properties: serde_json::Map<String, serde_json::Value> = parts.collect();
+            let body = json!({ "userId": "7", "properties": properties }).to_string();
             let reply = post(&stand.gateway.address, "/api/frontend", FRONTEND, &body);
             match body.len() <= 64 << 10 {
                 true => assert!(reply.status == 200 && reply.body == small, "{size} bytes: {}", reply.status),

