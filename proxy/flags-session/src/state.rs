@@ -41,7 +41,7 @@ struct ScopeState {
     is_restored: bool,
 }
 
-/// An answer of the upstream that changes nothing.
+/// A response of the upstream that changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It has no flags, and the one of the same revision before it has some.

@@ -139,11 +139,11 @@ impl Token {
     ///
     /// # Errors
     /// The token is none, or its type is absent or not known: a token without a type would be one for both APIs.
-    pub fn validated(answer: &ValidatedToken) -> Result<Self, TokenError> {
-        let parsed = Self::parse(&answer.token).or_else(|_| Self::parse_offline(&answer.token, None))?;
-        let kind = answer.kind.as_deref().and_then(TokenType::parse).ok_or(TokenError::Form)?;
-        let environment = answer.environment.as_deref().filter(|name| !name.is_empty()).map(Into::into);
-        let projects = match &*answer.projects {
+    pub fn validated(response: &ValidatedToken) -> Result<Self, TokenError> {
+        let parsed = Self::parse(&response.token).or_else(|_| Self::parse_offline(&response.token, None))?;
+        let kind = response.kind.as_deref().and_then(TokenType::parse).ok_or(TokenError::Form)?;
+        let environment = response.environment.as_deref().filter(|name| !name.is_empty()).map(Into::into);
+        let projects = match &*response.projects {
             [] => parsed.projects,
             names => Projects::new(names),
         };

@@ -7,9 +7,9 @@ use weir_base::Rng;
 /// The end of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upload {
-    /// The upstream has answered with this status.
+    /// The upstream has responded with this status.
     Status(u16),
-    /// There was no answer.
+    /// There was no response.
     Lost,
 }
 
@@ -33,7 +33,7 @@ pub struct Pacing {
 /// Failures that count.
 const FAILURES_MAX: u32 = 10;
 
-/// Tries of one body whose answer is lost.
+/// Tries of one body whose response is lost.
 const TRIES_MAX: u32 = 5;
 
 /// The wait before the second try. Each further one is twice as long.
@@ -59,7 +59,7 @@ impl Pacing {
         configured.saturating_mul(1 + self.failures)
     }
 
-    /// The wait before the next try of a body whose answer was lost so many times. `None`: no further try; the body goes back.
+    /// The wait before the next try of a body whose response was lost so many times. `None`: no further try; the body goes back.
     pub fn retry_after(losses: u32, rng: &mut Rng) -> Option<Duration> {
         let wait = FIRST_WAIT.saturating_mul(1_u32.checked_shl(losses.saturating_sub(1))?);
         (losses < TRIES_MAX).then(|| rng.jitter(wait, 0.5))
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_answer_has_five_tries() {
+    fn a_lost_response_has_five_tries() {
         let mut rng = Rng::new(1);
         let waits: Vec<Option<Duration>> = (1..=5).map(|losses| Pacing::retry_after(losses, &mut rng)).collect();
         assert_eq!(waits.iter().flatten().count(), 4);

@@ -156,7 +156,7 @@ fn each_token_feeds_its_own_projects() {
     };
     environment.poll(&["p"], with_segment(&[("a", "p")], 1, "old")).expect("taken");
     environment.poll(&["q", "r"], with_segment(&[("c", "q")], 1, "new")).expect("taken");
-    assert!(environment.state.segments()[&1].json.contains("new"), "the newest answer");
+    assert!(environment.state.segments()[&1].json.contains("new"), "the newest response");
     environment.poll(&["q", "r"], features(&[("c", "q")])).expect("taken");
     assert!(environment.state.segments()[&1].json.contains("old"));
     environment.poll(&["p"], features(&[("a", "p")])).expect("taken");

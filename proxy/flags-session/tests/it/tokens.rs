@@ -78,16 +78,16 @@ fn f3_each_type_has_its_own_paths() {
 
 #[test]
 fn the_upstream_decides_about_the_rights() {
-    let answer = ValidatedTokens::read(
+    let response = ValidatedTokens::read(
         br#"{"tokens":[{"token":"[]:dev.s","type":"client","environment":"dev","projects":["b","a"]},{"token":"*:dev.t","type":"none"}]}"#,
     )
-    .expect("an answer");
-    let token = Token::validated(&answer.tokens[0]).expect("a token");
+    .expect("a response");
+    let token = Token::validated(&response.tokens[0]).expect("a token");
     assert_eq!((token.kind(), token.projects()), (Some(TokenType::Backend), &Projects::new(&["a", "b"])));
-    assert_eq!(Token::validated(&answer.tokens[1]), Err(TokenError::Form));
-    let without_type = ValidatedToken { kind: None, ..answer.tokens[0].clone() };
+    assert_eq!(Token::validated(&response.tokens[1]), Err(TokenError::Form));
+    let without_type = ValidatedToken { kind: None, ..response.tokens[0].clone() };
     assert_eq!(Token::validated(&without_type), Err(TokenError::Form), "it would be good for both APIs");
-    let without_projects = ValidatedToken { projects: Vec::new(), ..answer.tokens[0].clone() };
+    let without_projects = ValidatedToken { projects: Vec::new(), ..response.tokens[0].clone() };
     assert!(Token::validated(&without_projects).expect("a token").projects().is_empty(), "it sees nothing");
 }
 
@@ -129,7 +129,7 @@ fn a_token_that_is_shown_shows_no_secret() {
     assert_eq!(offline.to_string(), "****");
 }
 
-/// A table with the answers of its upstream.
+/// A table with the responses of its upstream.
 struct Upstream {
     table: TokenTable,
     now: Time,
@@ -145,7 +145,7 @@ impl Upstream {
     }
 
     /// Sends the next batch. The upstream knows tokens with these projects.
-    fn answer(&mut self, known: &[(&str, &str)]) -> Option<(usize, usize)> {
+    fn respond(&mut self, known: &[(&str, &str)]) -> Option<(usize, usize)> {
         let batch = self.table.next_batch(self.now)?;
         let tokens = known.iter().map(|(token, project)| ValidatedToken {
             token: (*token).to_owned(),
@@ -168,7 +168,7 @@ impl Upstream {
 }
 
 #[test]
-fn a_token_is_unknown_until_the_upstream_has_answered() {
+fn a_token_is_unknown_until_the_upstream_has_responded() {
     let mut upstream = Upstream::new();
     for text in ["*:dev.a", "*:dev.b", " *:dev.a "] {
         assert_eq!(upstream.standing(text), "unknown");
@@ -178,37 +178,37 @@ fn a_token_is_unknown_until_the_upstream_has_answered() {
     assert_eq!(upstream.table.next_batch(upstream.now), None, "one at a time");
     upstream.table.on_failure();
     assert_eq!(upstream.table.next_batch(upstream.now), None, "at most one per second");
-    assert_eq!(upstream.standing("*:dev.a"), "unknown", "no answer says nothing");
+    assert_eq!(upstream.standing("*:dev.a"), "unknown", "no response says nothing");
     upstream.pass(1);
-    assert_eq!(upstream.answer(&[("*:dev.a", "*")]), Some((1, 0)));
+    assert_eq!(upstream.respond(&[("*:dev.a", "*")]), Some((1, 0)));
     assert_eq!(
         ["*:dev.a", " *:dev.a", "*:dev.b", "*:dev.c"].map(|text| upstream.standing(text)),
         ["valid", "valid", "invalid", "unknown"]
     );
     upstream.pass(1);
-    assert_eq!(upstream.answer(&[]), None, "nothing is due");
+    assert_eq!(upstream.respond(&[]), None, "nothing is due");
 }
 
 #[test]
 fn a_bad_token_may_become_good_and_a_good_one_bad() {
     let mut upstream = Upstream::new();
     assert!(upstream.table.want("*:dev.a", upstream.now));
-    assert_eq!(upstream.answer(&[]), Some((0, 0)));
+    assert_eq!(upstream.respond(&[]), Some((0, 0)));
     upstream.pass(299);
     assert_eq!(upstream.standing("*:dev.a"), "invalid");
     upstream.pass(1);
     assert_eq!(upstream.standing("*:dev.a"), "unknown");
     assert!(upstream.table.want("*:dev.a", upstream.now));
-    assert_eq!(upstream.answer(&[("*:dev.a", "p")]), Some((1, 0)));
+    assert_eq!(upstream.respond(&[("*:dev.a", "p")]), Some((1, 0)));
     upstream.pass(3_599);
-    assert_eq!(upstream.answer(&[]), None);
+    assert_eq!(upstream.respond(&[]), None);
     assert_eq!(upstream.table.due_in(upstream.now), Some(Duration::from_secs(1)));
     upstream.pass(1);
-    assert_eq!(upstream.answer(&[("*:dev.a", "p")]), Some((0, 0)), "as it was");
+    assert_eq!(upstream.respond(&[("*:dev.a", "p")]), Some((0, 0)), "as it was");
     upstream.pass(3_600);
-    assert_eq!(upstream.answer(&[("*:dev.a", "q")]), Some((1, 1)), "other projects");
+    assert_eq!(upstream.respond(&[("*:dev.a", "q")]), Some((1, 1)), "other projects");
     upstream.pass(3_600);
-    assert_eq!(upstream.answer(&[]), Some((0, 1)));
+    assert_eq!(upstream.respond(&[]), Some((0, 1)));
     assert_eq!((upstream.standing("*:dev.a"), upstream.table.valid().count()), ("invalid", 0));
 }
 
@@ -218,7 +218,7 @@ fn a_trusted_token_needs_no_upstream() {
     upstream.table.trust(Token::parse_trusted("secret@dev").expect("a token"));
     assert_eq!((upstream.standing("secret"), upstream.standing("secret@dev")), ("valid", "unknown"));
     upstream.pass(1_000_000);
-    assert_eq!((upstream.standing("secret"), upstream.answer(&[])), ("valid", None));
+    assert_eq!((upstream.standing("secret"), upstream.respond(&[])), ("valid", None));
     assert_eq!(upstream.table.due_in(upstream.now), None);
     upstream.table.restore(Token::parse("*:dev.saved").expect("a token"));
     assert_eq!(
@@ -226,7 +226,7 @@ fn a_trusted_token_needs_no_upstream() {
         ("valid", Some(Duration::ZERO))
     );
     assert_eq!(upstream.table.judged().count(), 1, "that of the backup alone");
-    assert_eq!(upstream.answer(&[]), Some((0, 1)), "the first batch has it");
+    assert_eq!(upstream.respond(&[]), Some((0, 1)), "the first batch has it");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn f8_a_flood_of_random_tokens_is_bounded() {
         refused += u32::from(!upstream.table.want(&format!("*:dev.{at}"), upstream.now));
         if at % 1_000 == 999 {
             upstream.pass(1);
-            upstream.answer(&[]);
+            upstream.respond(&[]);
         }
     }
     assert!(refused > 0 && upstream.table.invalid_count() <= TOKENS_INVALID_MAX);
@@ -247,7 +247,7 @@ fn f8_a_flood_of_random_tokens_is_bounded() {
     assert_eq!(upstream.table.for_readers().invalid_count(), upstream.table.invalid_count());
     upstream.pass(300);
     assert!(upstream.table.want("*:dev.x", upstream.now));
-    upstream.answer(&[]);
+    upstream.respond(&[]);
     assert_eq!(upstream.table.invalid_count(), 1, "the others are too old");
 }
 
@@ -255,7 +255,7 @@ fn f8_a_flood_of_random_tokens_is_bounded() {
 fn f8_a_flood_of_random_tokens_keeps_no_good_one_from_its_validation() {
     let mut upstream = Upstream::new();
     assert!(upstream.table.want("*:dev.good", upstream.now));
-    assert_eq!(upstream.answer(&[("*:dev.good", "*")]), Some((1, 0)));
+    assert_eq!(upstream.respond(&[("*:dev.good", "*")]), Some((1, 0)));
     upstream.pass(3_600);
     (0..1_000).for_each(|at| drop(upstream.table.want(&format!("*:dev.{at}"), upstream.now)));
     let batch = upstream.table.next_batch(upstream.now).expect("a batch");
@@ -269,7 +269,7 @@ fn a_table_takes_the_verdicts_of_another_and_no_trust() {
     let mut before = Upstream::new();
     before.table.trust(Token::parse_trusted("*:dev.trusted").expect("a token"));
     ["*:dev.good", "*:dev.bad", "*:dev.later"].iter().for_each(|text| assert!(before.table.want(text, before.now)));
-    before.answer(&[("*:dev.good", "*")]);
+    before.respond(&[("*:dev.good", "*")]);
     let mut table = TokenTable::new(8);
     table.trust(Token::parse_trusted("*:dev.later").expect("a token"));
     let now = Upstream { table: table.with_judged(&before.table), now: before.now };
