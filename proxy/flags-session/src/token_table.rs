@@ -21,8 +21,8 @@ use crate::token::Token;
 /// and hands the response to [`on_verdict`](Self::on_verdict). Only a definite response makes a token good or bad: SDKs that get a 403 give up for
 /// ever.
 ///
-/// Of a bad token only the hash is kept: strangers make most of them up, and each publication copies all. The seed is random, so nobody finds
-/// two texts of one hash.
+/// The table keeps the hash alone of a bad token: strangers make most of them up, and each publication copies all. The seed is random, so a
+/// stranger does not find two texts of one hash.
 #[derive(Clone)]
 pub struct TokenTable {
     /// The seed of the hash: strangers cannot choose texts of one hash.
