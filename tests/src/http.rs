@@ -200,11 +200,6 @@ impl HttpClient {
         !self.buffer.is_empty()
     }
 
-    /// The former name of [`Self::has_response`], for the tests of feature flags.
-    pub fn has_answer(&mut self) -> bool {
-        self.has_response()
-    }
-
     /// The beginning of what was received and not taken.
     fn seen(&self) -> String {
         String::from_utf8_lossy(&self.buffer[..self.buffer.len().min(2_000)]).into_owned()

@@ -27,11 +27,11 @@ const PACE: Duration = Duration::from_millis(2);
 /// The waits and errors of a victim.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// The longest time from asking to the whole response, or to giving up.
+    /// The longest time from the request to the whole response, or to giving up.
     pub worst: Duration,
     /// Responses.
-    pub answered: usize,
-    /// How many had none, or a wrong one.
+    pub served: usize,
+    /// Requests without a response, or with a wrong one.
     pub failed: usize,
     /// The first few in words.
     pub errors: Vec<String>,
@@ -41,7 +41,7 @@ impl Waits {
     fn record(&mut self, took: Duration, outcome: Result<()>) -> bool {
         self.worst = self.worst.max(took);
         match outcome {
-            Ok(()) => self.answered += 1,
+            Ok(()) => self.served += 1,
             Err(error) => {
                 self.failed += 1;
                 if self.errors.len() < 5 {
@@ -57,7 +57,7 @@ impl Waits {
     #[must_use]
     pub fn join(mut self, other: Self) -> Self {
         self.worst = self.worst.max(other.worst);
-        self.answered += other.answered;
+        self.served += other.served;
         self.failed += other.failed;
         self.errors.extend(other.errors);
         self
@@ -70,7 +70,7 @@ type Connect = dyn Fn() -> Result<Box<dyn Caller>> + Send;
 /// A client that asks for something small again and again.
 pub struct Victim {
     stop: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
+    served: Arc<AtomicUsize>,
     thread: Option<JoinHandle<Waits>>,
 }
 
@@ -86,15 +86,15 @@ impl Victim {
     }
 
     fn start(connect: Box<Connect>, is_fresh: bool) -> Self {
-        let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let (seen, count) = (stop.clone(), answered.clone());
+        let (stop, served) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (seen, count) = (stop.clone(), served.clone());
         let thread = std::thread::spawn(move || flow(&*connect, is_fresh, &seen, &count));
-        Self { stop, answered, thread: Some(thread) }
+        Self { stop, served, thread: Some(thread) }
     }
 
     /// Responses so far.
-    pub fn answered(&self) -> usize {
-        self.answered.load(Ordering::Relaxed)
+    pub fn served(&self) -> usize {
+        self.served.load(Ordering::Relaxed)
     }
 
     /// Ends it: what it felt, with the request that is under way.
@@ -116,7 +116,7 @@ impl Drop for Victim {
     }
 }
 
-fn flow(connect: &Connect, is_fresh: bool, stop: &AtomicBool, answered: &AtomicUsize) -> Waits {
+fn flow(connect: &Connect, is_fresh: bool, stop: &AtomicBool, served: &AtomicUsize) -> Waits {
     let mut waits = Waits::default();
     let mut caller: Option<Box<dyn Caller>> = None;
     while !stop.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ fn flow(connect: &Connect, is_fresh: bool, stop: &AtomicBool, answered: &AtomicU
             Ok(())
         });
         if waits.record(asked.elapsed(), outcome) {
-            answered.fetch_add(1, Ordering::Relaxed);
+            served.fetch_add(1, Ordering::Relaxed);
         }
         std::thread::sleep(PACE);
     }

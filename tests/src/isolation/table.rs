@@ -60,8 +60,8 @@ impl Cell {
                 if with.worst > allowed {
                     faults.push(format!("others wait {}, and {} without it", shown(with), shown(without)));
                 }
-                if with.failed > 0 || with.answered == 0 {
-                    faults.push(format!("{} answered, {} failed: {:?}", with.answered, with.failed, with.errors));
+                if with.failed > 0 || with.served == 0 {
+                    faults.push(format!("{} served, {} failed: {:?}", with.served, with.failed, with.errors));
                 }
                 if without.failed > 0 {
                     faults.push(format!("{} failed without the attack: {:?}", without.failed, without.errors));

@@ -156,7 +156,7 @@ fn a1_prompts_past_the_budget_are_refused_with_a_time_and_memory_stays_within_it
     let address = gateway.address.clone();
     let bytes = chat("bytes=2 word=5eed0003 prompt=3", &format!(",\"x\":\"{}\"", "y".repeat(PROMPT_BYTES)));
     let victim = victim(&address, "m");
-    weir_tests::deadline::until_true("the victim to be served", || victim.answered() > 5);
+    weir_tests::deadline::until_true("the victim to be served", || victim.served() > 5);
     let before = gateway.process().resident();
     let ends = std::thread::scope(|scope| {
         let threads = [(); THREADS].map(|()| scope.spawn(|| prompts(&address, count / THREADS, bytes.as_bytes())));

@@ -79,7 +79,7 @@ impl Stand {
         attack();
         std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()));
         let waits = victim.stop();
-        assert!(waits.failed == 0 && waits.answered > 0 && waits.worst < WORST, "{case}: {waits:?}");
+        assert!(waits.failed == 0 && waits.served > 0 && waits.worst < WORST, "{case}: {waits:?}");
     }
 }
 
@@ -144,7 +144,7 @@ fn s4_and_s12_a_client_that_leaves_ends_its_stream_and_the_counters_know() {
     for how in Leaving::ALL {
         let mut client = HttpClient::connect(&stand.gateway.address);
         client.send(format!("GET /api/client/streaming HTTP/1.1\r\nHost: a\r\nAuthorization: {BACKEND}\r\n\r\n"));
-        until_true("the stream to begin", || client.has_answer());
+        until_true("the stream to begin", || client.has_response());
         stand.gateway.wait_metric("weir_flags_streams", &[], 1.0);
         assert_eq!(stand.gateway.metric("weir_requests_in_flight"), 1.0, "while the stream is open");
         let left = Instant::now();

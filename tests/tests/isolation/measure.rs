@@ -16,7 +16,7 @@ pub fn waits(
     let victim = Victim::steady(connect);
     // A victim without service has errors: some servers fail without a gateway.
     let begun = Instant::now();
-    while victim.answered() < 5 && begun.elapsed() < WAIT {
+    while victim.served() < 5 && begun.elapsed() < WAIT {
         std::thread::sleep(Duration::from_millis(5));
     }
     let attack = attack();
@@ -29,7 +29,7 @@ pub fn waits(
 /// The victim's waits with an attack at an address, beside `without` it; in the whole table also at the origin itself.
 pub fn compared(stand: &Stand, extent: Extent, without: &Waits, attack: impl Fn(&Address) -> Attack) -> Cell {
     let victim = Victim::steady(stand.victim());
-    until("the victim to be served", WAIT, || (victim.answered() >= 5).then_some(()));
+    until("the victim to be served", WAIT, || (victim.served() >= 5).then_some(()));
     let begun = attack(&stand.gateway.address);
     std::thread::sleep(extent.watched);
     let is_cut = !begun.ended().is_empty();

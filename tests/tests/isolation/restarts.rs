@@ -55,7 +55,7 @@ fn restarted(protocol: &'static dyn Protocol, extent: Extent, count: usize, is_c
         std::thread::sleep(between);
     }
     let waits = victims.into_iter().map(Victim::stop).fold(Waits::default(), Waits::join);
-    let text = format!("{} errors of {}", waits.failed, waits.answered + waits.failed);
+    let text = format!("{} errors of {}", waits.failed, waits.served + waits.failed);
     let mut faults = Vec::new();
     if waits.failed > ERRORS_MAX {
         faults.push(format!("{text}: {:?}", &waits.errors[..waits.errors.len().min(5)]));
