@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use connection::{LIMIT, StoreConnection, StoreError};
+pub use connection::{LIMIT, StoreConnection};
 pub use status::StoreStatus;
 use weir_base::{Rng, Time};
 use weir_resp::Value;
@@ -36,6 +36,7 @@ use weir_spend::{
     budget::{Ledger, Supply},
     shared::{ClaimRequest, Claimant, GRACE, LOOK_INTERVAL},
 };
+use weir_store::StoreError;
 
 use self::{
     identity::{Identity, token},

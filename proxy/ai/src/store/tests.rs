@@ -5,6 +5,7 @@ use std::{
 };
 
 use weir_engine::settings::Address;
+use weir_spend::shared::ClaimSettings;
 
 use super::*;
 
@@ -26,7 +27,14 @@ fn a_process_that_has_handed_its_name_over_says_nothing_more_in_it() {
         said
     });
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = StoreSettings { endpoints: vec![Address::Socket(address)], ..connection::tests::settings(None) };
+    let settings = StoreSettings {
+        endpoints: vec![Address::Socket(address)],
+        tls: None,
+        username: None,
+        password: None,
+        prefix: "weir:".to_owned(),
+        claims: ClaimSettings::default(),
+    };
     let store = SharedStore::start(&settings, folder.path(), &Ledger::default()).expect("a thread");
     has_begun.recv().expect("a connection");
     assert!(store.pause(), "no call is under way");
