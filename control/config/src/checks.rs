@@ -8,6 +8,7 @@ pub(crate) mod idle;
 mod knee;
 mod listener;
 mod rehearsal;
+pub(crate) mod store;
 pub(crate) mod tls;
 mod unfit;
 mod upstream;

@@ -1,12 +1,10 @@
 //! The provider behind an upstream.
 
-use std::net::IpAddr;
-
 use weir_ai::settings::{Abilities, Provider, ProviderDialect};
-use weir_engine::settings::Address;
 use weir_http::{HttpProbe, ProbeKind};
 
 use super::keys::UpstreamAiSection;
+use crate::checks::store::is_far;
 use crate::checks::{authority, error_at, table_header, warn_at};
 use crate::document::At;
 use crate::protocols::UpstreamContext;
@@ -107,19 +105,5 @@ fn warn_clear_text(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>
         let what = format!("goes to {} in clear text", endpoint.value.0);
         let help = format!("add {} below the upstream", table_header(&path.replace(".ai", ".tls")));
         warn_at(key, path, "api_key", &what, help, reader);
-    }
-}
-
-/// Whether an endpoint may be outside of this machine and of a private network. A name without a dot is one of a local network, and so are
-/// those that no public registry gives out.
-pub(super) fn is_far(endpoint: &Address) -> bool {
-    const LOCAL: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
-    match endpoint {
-        Address::Unix(_) => false,
-        Address::Socket(address) => match address.ip().to_canonical() {
-            IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local()),
-            IpAddr::V6(ip) => !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()),
-        },
-        Address::Host { name, .. } => name.contains('.') && !LOCAL.iter().any(|end| name.ends_with(end)),
     }
 }
