@@ -15,11 +15,7 @@ use weir_route::{
     redirect::{Redirect, Scheme, Status},
 };
 
-use crate::{
-    edge::Edge,
-    handler::FlagsHandler,
-    settings::{FlagSource, FlagsListenerSettings},
-};
+use crate::{edge::Edge, handler::FlagsHandler, settings::FlagsListenerSettings};
 
 /// The settings of the HTTP listener. Its handler decides on everything behind the policies.
 pub(crate) fn settings(edge: &Arc<Edge>, own: &FlagsListenerSettings) -> HttpListenerSettings {
@@ -32,10 +28,7 @@ pub(crate) fn settings(edge: &Arc<Edge>, own: &FlagsListenerSettings) -> HttpLis
         let policies = Policies { address: own.addresses.clone(), cors: own.cors.clone(), ..Policies::default() };
         action.policies = Some(Box::new(policies));
     }
-    let upstreams = match &own.source {
-        FlagSource::Upstream(source) => vec![source.upstream.clone()],
-        FlagSource::File(_) => Vec::new(),
-    };
+    let upstreams = own.source.upstreams();
     let table = RouteTable::new(vec![Route::new("flags", HostMatch::Any, PathMatch::Segments("/".into()), action)]);
     let routes = Routes { table, upstreams, identity_fields: Vec::new(), names: Vec::new() };
     HttpListenerSettings {

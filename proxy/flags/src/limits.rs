@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_flags_codec::limits::DOCUMENT_BYTES_MAX;
 pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
 
 /// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
@@ -43,6 +44,24 @@ pub const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often a changed state is written to the backup. Default 60 s, as Unleash Edge.
 pub const BACKUP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// For a connection to a Redis server that has the backup, TLS and login included. Default 2 s, as Unleash Edge.
+pub const BACKUP_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// For each document of the backup on its way to a Redis server or a bucket, or from there. Default 10 s: 64 MiB take as long at 6.4 MiB/s.
+pub const BACKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a start waits for the backup before it turns to the server. Default 3 s. The backup may still come first.
+pub const BACKUP_START_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The pause before the second attempt to read the backup at a start. Default 250 ms: names of upstreams are resolved by then.
+pub const BACKUP_FIRST_RETRY: Duration = Duration::from_millis(250);
+
+/// The longest pause between two attempts to read a backup that is out of reach, while there are no flags. Default 10 s.
+pub const BACKUP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Bytes of a document of the backup. Default 64 MiB: as much as a response of the server.
+pub const BACKUP_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
 
 /// Streams of a listener, over all workers. Default 50,000. Each is a connection, which has a limit of its own.
 pub const STREAMS_MAX: usize = 50_000;

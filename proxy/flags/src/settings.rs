@@ -1,5 +1,7 @@
 //! Settings of an operator. Plain data, already checked.
 
+mod backup;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use weir_base::Secret;
@@ -7,6 +9,7 @@ use weir_flags_codec::UnknownFields;
 use weir_flags_session::Token;
 use weir_policy::http::{AddressRules, Cors, ForwardedFor};
 
+pub use self::backup::{BACKUP_ENDPOINTS_MAX, BackupStore, BucketFault, RedisBackup, S3Access, S3Backup, bucket};
 pub use crate::limits::*;
 
 /// A listener.
@@ -51,6 +54,19 @@ pub enum FlagSource {
     File(FileSource),
 }
 
+impl FlagSource {
+    /// The names of its upstreams: that of the server, and that of the bucket with its backup.
+    pub fn upstreams(&self) -> Vec<Arc<str>> {
+        match self {
+            Self::Upstream(source) => match &source.backup {
+                Some(BackupStore::S3(bucket)) => vec![source.upstream.clone(), bucket.upstream.clone()],
+                _ => vec![source.upstream.clone()],
+            },
+            Self::File(_) => Vec::new(),
+        }
+    }
+}
+
 /// A server with Unleash's API.
 #[derive(Clone, Debug)]
 pub struct UpstreamSource {
@@ -82,8 +98,8 @@ pub struct UpstreamSource {
     pub app_name: Box<str>,
     /// Fields that each request to the server has, besides those of the protocol.
     pub fields: Arc<[(Box<str>, Secret)]>,
-    /// A directory for copies of the flags and tokens, from which a start without the server serves. `None`: none are kept.
-    pub backup_dir: Option<PathBuf>,
+    /// Where copies of the flags and tokens are, from which a start without the server serves. `None`: none are kept.
+    pub backup: Option<BackupStore>,
 }
 
 impl UpstreamSource {

@@ -63,6 +63,7 @@ fn env(name: &str) -> Option<String> {
         "UNLEASH_TOKEN" | "CLIENT_TOKEN" => "*:development.canary-backend",
         "UNLEASH_FRONTEND_TOKEN" | "FRONTEND_TOKEN" => "*:development.canary-frontend",
         "UNLEASH_TENANT" => "canary-tenant",
+        "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" | "AWS_SESSION_TOKEN" => "canary-bucket",
         "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
         _ => return None,
     };

@@ -63,6 +63,9 @@ fn mistakes(file: &Table) -> Diagnostics {
         "OPENAI_API_KEY",
         "AZURE_API_KEY",
         "ANTHROPIC_API_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
     ];
     surroundings.variables.extend(variables.map(|name| (name, "0123456789abcdef".to_owned())));
     let tokens = ["UNLEASH_FRONTEND_TOKEN", "UNLEASH_TENANT", "CLIENT_TOKEN", "FRONTEND_TOKEN"];

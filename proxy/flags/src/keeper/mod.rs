@@ -9,7 +9,7 @@
 //! | `follow` | the same by a stream |
 //! | `publish` | snapshots, compiled off the worker |
 //! | `upload` | metrics on their way to the server |
-//! | `backup` | copies on the disk, and a start from them |
+//! | `backup` | copies in a directory, a Redis server or a bucket, and a start from them |
 //! | `file` | the flags of an offline gateway |
 
 mod backup;
@@ -129,7 +129,7 @@ impl Keeper {
 
 /// Restores the backup, and then runs everything at once.
 async fn run_upstream(desk: Rc<Desk>, source: UpstreamSource) {
-    backup::restore(&desk, &source).await;
+    let _restoring = backup::restore(&desk, &source).await;
     let _tasks = [
         spawn(tokens::run(desk.clone(), source.clone())),
         spawn(upload::run(desk.clone(), source.clone())),

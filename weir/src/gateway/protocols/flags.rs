@@ -3,11 +3,7 @@
 use std::{io, rc::Rc, sync::Arc};
 
 use weir_config::HttpUpstreamSettings;
-use weir_flags::{
-    Edge,
-    settings::{FlagSource, FlagsListenerSettings},
-};
-use weir_http::HttpUpstream;
+use weir_flags::{Edge, settings::FlagsListenerSettings};
 use weir_listener::{Service, settings::ListenerSettings};
 
 use super::{AnyUpstream, ListenerParts, ListenerShare, Protocol, UpstreamParts, Upstreams, http::Http};
@@ -29,7 +25,7 @@ impl Protocol for Flags {
     }
 
     fn service(of: ListenerParts<'_>, own: &FlagsListenerSettings) -> Option<Rc<dyn Service>> {
-        let upstreams = all(of.upstreams, own)?;
+        let upstreams = of.upstreams.all_named(&own.source.upstreams())?;
         let edge = of.share.clone().downcast::<Edge>().ok()?;
         Some(weir_flags::Service::new(of.core.clone(), of.settings, own, upstreams, edge))
     }
@@ -41,15 +37,7 @@ impl Protocol for Flags {
         _: &str,
         upstreams: &Upstreams,
     ) -> Option<()> {
-        service.update(settings, own, all(upstreams, own)?);
+        service.update(settings, own, upstreams.all_named(&own.source.upstreams())?);
         Some(())
-    }
-}
-
-/// The upstream of a listener; an offline one has none.
-fn all(upstreams: &Upstreams, own: &FlagsListenerSettings) -> Option<Vec<Rc<HttpUpstream>>> {
-    match &own.source {
-        FlagSource::Upstream(source) => Some(vec![upstreams.named(&source.upstream)?]),
-        FlagSource::File(_) => Some(Vec::new()),
     }
 }

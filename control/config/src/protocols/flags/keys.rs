@@ -10,8 +10,8 @@ use crate::numbers::Period;
 use crate::protocols::http::CorsSection;
 use crate::secret::SecretRef;
 use crate::section::section;
-use crate::sections::COUNT_MAX;
-use crate::texts::{Choice, LongWord, Word};
+use crate::sections::{COUNT_MAX, UpstreamTlsSection};
+use crate::texts::{Choice, Endpoint, LongWord, Name, Word};
 
 /// Longest interval.
 const INTERVAL_MAX: Period = Period::secs(86_400);
@@ -75,8 +75,12 @@ section! {
         tables upstream_header: UpstreamHeaderSection;
         /// Directory for copies of flags and tokens. A start while the upstream is down serves these copies. Created if it does
         /// not exist; the files are readable for their owner only. A relative path starts at the configuration file's directory.
-        /// If absent, there are no copies.
+        /// Set at most one of `backup_dir`, `backup_redis` and `backup_s3`. Without one, there are no copies.
         optional backup_dir: LongWord;
+        /// A Redis server for copies of flags and tokens, in place of `backup_dir`.
+        optional_table backup_redis: RedisBackupSection;
+        /// A bucket for copies of flags and tokens, in place of `backup_dir`.
+        optional_table backup_s3: S3BackupSection;
         /// File with the flags of an offline gateway: a response of `/api/client/features`, or a map from names to
         /// `{ "enabled": true, "variant": "name" }`. A relative path starts at the configuration file's directory. Not allowed
         /// with `upstream`.
@@ -120,6 +124,51 @@ section! {
         /// Web pages of other origins that may read responses (CORS). If absent, every page may, without credentials: frontend
         /// SDKs run in pages.
         optional_table cors: CorsSection;
+    }
+}
+
+section! {
+    /// A Redis server (or Valkey; no Redis Cluster) with copies of flags and tokens, from which a start without the upstream serves. The
+    /// keys are `unleash-features` and `unleash-tokens`, and copies that Unleash Edge has written there are read.
+    pub(crate) struct RedisBackupSection {
+        /// `host:port` or `unix:/path`. List a server and the replicas that may replace it: the first one that accepts the command is
+        /// used.
+        required endpoints: Vec<At<Endpoint>>;
+        /// User for the login. If absent, `default`.
+        optional user: Word;
+        /// Password of `user`. If absent, the gateway does not log in.
+        optional password: SecretRef;
+        /// Number of the database.
+        default database: u32 = 0 => 0..=COUNT_MAX;
+        /// Prefix of both keys. Gateways with other flags, and Unleash Edges, need another one.
+        optional prefix: Word;
+        /// TLS to the server. If absent, the connection uses clear text. Connecting, handshake and login together may take 2 s, so
+        /// `handshake_timeout` is at most 2 s.
+        optional_table tls: UpstreamTlsSection;
+    }
+}
+
+section! {
+    /// A bucket in S3, or in a server with its API, with copies of flags and tokens, from which a start without the upstream serves.
+    /// The objects are `/unleash-features.json` and `/unleash-tokens.json`, and copies that Unleash Edge has written there are read.
+    pub(crate) struct S3BackupSection {
+        /// Upstream that has the bucket, such as `s3.eu-central-1.amazonaws.com:443` with `[upstream.tls]`.
+        required upstream: Name;
+        /// Name of the bucket, which must exist.
+        required bucket: Word;
+        /// Region of the bucket. Servers other than S3 mostly expect `us-east-1`.
+        required region: Word;
+        /// Write the bucket in the path of a request. Otherwise it is in the host, in front of that of the endpoint. Servers other than
+        /// S3 mostly need the path.
+        default path_style: bool = false;
+        /// Text in front of the names of both objects. Gateways with other flags, and Unleash Edges, need another one.
+        default prefix: LongWord = LongWord("/".to_owned());
+        /// Id of the access key. If absent, the environment variable `AWS_ACCESS_KEY_ID`.
+        optional access_key_id: SecretRef;
+        /// Secret access key. If absent, the environment variable `AWS_SECRET_ACCESS_KEY`.
+        optional secret_access_key: SecretRef;
+        /// Session token of a key that expires. If all three are absent, the environment variable `AWS_SESSION_TOKEN`.
+        optional session_token: SecretRef;
     }
 }
 

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `keys` | the declarations |
 //! | `source` | the source of the flags: a server, or a file |
+//! | `backup` | the store of their copies |
 
+mod backup;
 mod keys;
 mod source;
 
@@ -24,7 +26,7 @@ use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, U
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
-use crate::texts::LongWord;
+use crate::texts::{LongWord, Name};
 
 /// Endpoints of a listener that names none.
 const BACKSTAGE: [Backstage; 2] = [Backstage::Health, Backstage::Ready];
@@ -64,6 +66,10 @@ impl Protocol for Flags {
 
     fn unfit_at_upstream(name: ProtocolName) -> &'static [Unfit] {
         Http::unfit_at_upstream(name)
+    }
+
+    fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
+        keys.flags.backup_s3.iter().filter_map(|bucket| bucket.upstream.as_ref()).collect()
     }
 
     fn file(_: &FileSection, _: &mut Reader<'_>) {}

@@ -7,6 +7,7 @@ use weir_flags::settings::{FileSource, FlagSource, UpstreamSource};
 use weir_flags_session::{Token, TokenError, TokenType};
 use weir_http_codec::token;
 
+use super::backup;
 use super::keys::{ListenerFlagsSection, UpstreamHeaderSection};
 use crate::checks::{authority, error_at};
 use crate::document::At;
@@ -30,6 +31,8 @@ const OF_UPSTREAM: &[&str] = &[
     "app_name",
     "upstream_header",
     "backup_dir",
+    "backup_redis",
+    "backup_s3",
 ];
 
 /// Keys that have an effect only without one.
@@ -99,7 +102,7 @@ fn upstream(
         revalidation_interval: section.revalidation_interval.value.0,
         app_name: section.app_name.value.0.as_str().into(),
         fields: fields(&section.upstream_header, path, reader).into(),
-        backup_dir: section.backup_dir.as_ref().map(|folder| reader.directory.join(&folder.value.0)),
+        backup: backup::store(of, section, path, reader),
     })
 }
 

@@ -80,6 +80,8 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("flags.client_tokens", r#"["env:OTHER_TOKEN"]"#),
     ("flags.frontend_tokens", r#"["env:OTHER_TOKEN"]"#),
     ("flags.backstage", r#"["info"]"#),
+    ("backup_redis.tls.handshake_timeout", r#""1s""#),
+    ("backup_s3.upstream", r#""v""#),
 ];
 
 /// Keys of a flags listener without an upstream.
@@ -153,6 +155,15 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.http.ip_filter", "http.ip_filter.allow = [\"192.168.0.0/16\"]"),
     ("listener.http.ip_filter.deny", "http.ip_filter.deny = [\"192.168.0.0/16\"]"),
     ("listener.flags.cors", "flags.cors.allow_origins = [\"https://a.example\"]"),
+    ("listener.flags.backup_redis", "flags.backup_redis.endpoints = [\"127.0.0.1:6377\"]"),
+    ("listener.flags.backup_redis.endpoints", "flags.backup_redis.endpoints = [\"127.0.0.1:6376\"]"),
+    ("listener.flags.backup_redis.user", "flags.backup_redis.password = { env = \"ADMIN_TOKEN\" }"),
+    ("listener.flags.backup_redis.tls.cert_file", BACKUP_TLS),
+    ("listener.flags.backup_redis.tls.key_file", BACKUP_TLS),
+    ("listener.flags.backup_s3", BUCKET),
+    ("listener.flags.backup_s3.path_style", BUCKET_IN_HOST),
+    ("listener.flags.backup_s3.access_key_id", BUCKET_WITHOUT_ID),
+    ("listener.flags.backup_s3.secret_access_key", BUCKET_WITHOUT_KEY),
     ("listener.http.cors", "http.cors.allow_origins = [\"https://a.example\"]"),
     ("upstream.http.affinity", "http = { balance = \"maglev\", affinity = { address = true } }"),
     ("upstream.http.affinity.address", "http.balance = \"maglev\""),
@@ -179,6 +190,17 @@ pub const COMPANY: &[(&str, &str)] = &[
     ),
     ("upstream.sharding", "endpoints = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nsharding.distribution = \"modula\""),
 ];
+
+const BACKUP_TLS: &str = "flags.backup_redis = { endpoints = [\"127.0.0.1:6377\"], \
+                          tls = { cert_file = \"server.crt\", key_file = \"server.key\" } }";
+const BUCKET: &str = "flags.backup_s3 = { upstream = \"u\", bucket = \"one\", region = \"eu\", path_style = true, \
+                      access_key_id = { env = \"ADMIN_TOKEN\" }, secret_access_key = { env = \"ADMIN_TOKEN\" } }";
+const BUCKET_IN_HOST: &str = "flags.backup_s3 = { upstream = \"u\", bucket = \"one\", region = \"eu\", \
+                              access_key_id = { env = \"ADMIN_TOKEN\" }, secret_access_key = { env = \"ADMIN_TOKEN\" } }";
+const BUCKET_WITHOUT_ID: &str = "flags.backup_s3 = { upstream = \"u\", bucket = \"one\", region = \"eu\", \
+                                 path_style = true, secret_access_key = { env = \"ADMIN_TOKEN\" } }";
+const BUCKET_WITHOUT_KEY: &str = "flags.backup_s3 = { upstream = \"u\", bucket = \"one\", region = \"eu\", \
+                                  path_style = true, access_key_id = { env = \"ADMIN_TOKEN\" } }";
 
 const CACHED_KEY: &str = "ai = { keys = \"required\", key = [{ name = \"a\", cache_ttl = \"5m\", \
                        sha256 = \"a3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\" }] }";

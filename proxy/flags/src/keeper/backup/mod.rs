@@ -1,0 +1,206 @@
+//! Copies of flags and tokens, and a start from them while the server is down.
+//!
+//! Two documents, in a store. The first line of each has the version of the form, the length and a hash of the rest, which is a map from
+//! environments to their flags, or the list of tokens. A document without that line is one of Unleash Edge, and is read as such.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `document` | the documents and their seal |
+//! | `directory` | a store: a directory |
+//! | `redis` | a store: a Redis server |
+//! | `s3` | a store: a bucket |
+
+mod directory;
+mod document;
+mod redis;
+mod s3;
+
+use std::{rc::Rc, time::Duration};
+
+use weir_engine::{JoinHandle, run_blocking, spawn};
+use weir_flags_codec::tokens::ValidatedToken;
+use weir_flags_session::{Projects, Token};
+
+use self::document::{Copies, Document, Restored, sealed};
+use super::Desk;
+use crate::{
+    edge::View,
+    limits::{BACKUP_FIRST_RETRY, BACKUP_INTERVAL, BACKUP_RETRY_INTERVAL, BACKUP_START_TIMEOUT},
+    settings::{BackupStore, UpstreamSource},
+};
+
+/// Saves for as long as the keeper lives.
+pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
+    let mut saved = desk.state.borrow().generation;
+    loop {
+        weir_engine::sleep(BACKUP_INTERVAL).await;
+        let generation = desk.state.borrow().generation;
+        // What could not be written is written at the next interval.
+        if generation != saved && save(&desk, &source).await {
+            saved = generation;
+        }
+    }
+}
+
+/// Saves the present state. False: a failure, which is logged, and the copies before stay.
+pub(super) async fn save(desk: &Desk, source: &UpstreamSource) -> bool {
+    let Some(store) = source.backup.clone() else { return true };
+    let view = desk.edge.view();
+    if view.environments.is_empty() {
+        return true;
+    }
+    let made = run_blocking(move || copies(&view)).await.map_err(|error| error.to_string());
+    let written = match made.and_then(|made| made) {
+        Ok(copies) => write(desk, store, copies).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = &written {
+        tracing::error!(%error, "the backup of flags cannot be written");
+    }
+    written.is_ok()
+}
+
+async fn write(desk: &Desk, store: BackupStore, copies: Copies) -> Result<(), String> {
+    let written = match store {
+        BackupStore::Directory(folder) => run_blocking(move || directory::save(&folder, &copies)).await,
+        BackupStore::Redis(backup) => run_blocking(move || redis::save(&backup, &copies)).await,
+        BackupStore::S3(backup) => Ok(s3::save(desk, &backup, copies).await),
+    };
+    written.map_err(|error| error.to_string())?
+}
+
+/// The documents of a state.
+fn copies(view: &View) -> Result<Copies, String> {
+    let mut all = vec![b'{'];
+    for (at, (name, environment)) in view.environments.iter().enumerate() {
+        if at > 0 {
+            all.push(b',');
+        }
+        weir_flags_codec::delta::string(&mut all, name);
+        all.push(b':');
+        all.extend_from_slice(&environment.document(&environment.scope(&Projects::All), None).json);
+    }
+    all.push(b'}');
+    let tokens: Vec<ValidatedToken> = view.tokens.judged().map(|token| validated(token)).collect();
+    let tokens = serde_json::to_vec(&tokens).map_err(|error| error.to_string())?;
+    Ok(Copies { features: sealed(&all)?, tokens: Some(sealed(&tokens)?) })
+}
+
+fn validated(token: &Token) -> ValidatedToken {
+    ValidatedToken {
+        token: token.secret().expose_str().unwrap_or_default().to_owned(),
+        kind: token.kind().map(|kind| kind.as_str().to_owned()),
+        environment: token.environment().map(str::to_owned),
+        projects: token.projects().names().map(str::to_owned).collect(),
+        status: Some("Validated".to_owned()),
+    }
+}
+
+/// The end of an attempt to take the state of the documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// Another one would have no other result, or is of no use.
+    Over,
+    /// The store did not respond, for this reason.
+    Failed(String),
+}
+
+/// Takes the state of the documents, and waits for it for a while. Without a usable one the start is from the server, and the log says why.
+/// The task that is left tries again while the store is out of reach and there are no flags.
+pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) -> Option<JoinHandle<()>> {
+    let store = source.backup.clone()?;
+    let mut first = Box::pin(first_attempts(desk.clone(), store.clone()));
+    let ended = weir_engine::timeout(BACKUP_START_TIMEOUT, &mut first).await.ok();
+    if ended == Some(Attempt::Over) {
+        return None;
+    }
+    let desk = desk.clone();
+    Some(spawn(async move {
+        let mut attempt = match ended {
+            Some(attempt) => attempt,
+            None => first.await,
+        };
+        let (mut logged, mut failures) = (None, 0);
+        while let Attempt::Failed(error) = attempt {
+            if logged.as_ref() != Some(&error) {
+                tracing::error!(%error, "the backup of flags cannot be used; the start is from the server");
+                logged = Some(error);
+            }
+            let wait = desk.rng.borrow_mut().backoff(failures, Duration::from_secs(1), BACKUP_RETRY_INTERVAL);
+            failures += 1;
+            weir_engine::sleep(wait).await;
+            attempt = self::attempt(desk.clone(), store.clone()).await;
+        }
+    }))
+}
+
+/// Whether the flags of a backup are of use: there are no other ones, and it is one of the same server.
+fn is_of_use(desk: &Desk) -> bool {
+    let state = desk.state.borrow();
+    state.environments.is_empty() && !state.lacks_backup
+}
+
+/// The attempts of a start. The second one is soon: an upstream may not have the addresses of its names yet.
+async fn first_attempts(desk: Rc<Desk>, store: BackupStore) -> Attempt {
+    match attempt(desk.clone(), store.clone()).await {
+        Attempt::Over => Attempt::Over,
+        Attempt::Failed(_) => {
+            weir_engine::sleep(BACKUP_FIRST_RETRY).await;
+            attempt(desk, store).await
+        }
+    }
+}
+
+async fn attempt(desk: Rc<Desk>, store: BackupStore) -> Attempt {
+    if !is_of_use(&desk) {
+        return Attempt::Over;
+    }
+    let copies = match load(&desk, store.clone()).await {
+        Ok(Some(copies)) => copies,
+        Ok(None) => {
+            tracing::info!("there is no backup of flags yet");
+            return Attempt::Over;
+        }
+        Err(error) => return Attempt::Failed(error),
+    };
+    let read = run_blocking(move || document::read(&copies, |document| name_of(&store, document))).await;
+    match read.map_err(|error| error.to_string()).and_then(|read| read) {
+        // The server may have responded meanwhile.
+        Ok(restored) if is_of_use(&desk) => take(&desk, restored),
+        Ok(_) => {}
+        Err(error) => tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
+    }
+    Attempt::Over
+}
+
+/// The copies of the store. `None`: it has none.
+async fn load(desk: &Desk, store: BackupStore) -> Result<Option<Copies>, String> {
+    let read = match store {
+        BackupStore::Directory(folder) => run_blocking(move || directory::load(&folder)).await,
+        BackupStore::Redis(backup) => run_blocking(move || redis::load(&backup)).await,
+        BackupStore::S3(backup) => Ok(s3::load(desk, &backup).await),
+    };
+    read.map_err(|error| error.to_string())?
+}
+
+/// The name of a document in messages.
+fn name_of(store: &BackupStore, document: Document) -> String {
+    match store {
+        BackupStore::Directory(folder) => directory::path(folder, document).display().to_string(),
+        BackupStore::Redis(backup) => format!("the key {}", redis::key(backup, document)),
+        BackupStore::S3(backup) => format!("the object {}", s3::object(backup, document)),
+    }
+}
+
+fn take(desk: &Rc<Desk>, restored: Restored) {
+    for (environment, document) in restored.environments {
+        if let Err(error) = desk.restore(&environment, document) {
+            tracing::error!(%error, environment, "the backup of an environment cannot be used");
+        }
+    }
+    desk.restore_tokens(restored.tokens);
+    tracing::warn!("flags are those of the backup until the server responds");
+    desk.publish();
+    // Tokens may be good that were not known.
+    desk.has_other_sources.notify();
+}
