@@ -1,6 +1,7 @@
-//! Feature flags: the lab's origin and a real Unleash server as processes, a gateway in front of either, requests by hand, and the SDKs.
+//! Feature flags: the lab's origin and a real Unleash server as processes, a server with buckets, a gateway in front of either, requests by hand, and the SDKs.
 
 mod api;
+mod bucket;
 mod gateway;
 mod origin;
 mod sdk;
@@ -8,6 +9,7 @@ mod server;
 mod stream;
 
 pub use api::{Reply, call, get, is_retry_after, post};
+pub use bucket::{ACCESS_KEY, BucketServer, REGION};
 pub use gateway::{BACKEND, FRONTEND, before, before_with, environment, offline, offline_with};
 pub use origin::FlagOrigin;
 pub use sdk::{Sdk, SdkProcess};

@@ -22,6 +22,14 @@ pub fn go(name: &str) -> PathBuf {
     installed(&format!("go/{name}")).unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup http2`"))
 }
 
+/// The server with the API of S3.
+///
+/// # Panics
+/// If it was not built.
+pub fn s3() -> PathBuf {
+    installed("go/versitygw").unwrap_or_else(|| panic!("no versitygw: run `cargo xtask setup s3`"))
+}
+
 /// The interpreter of Python that has the tests' libraries, as [`python`], or the one that `cargo xtask setup` made.
 ///
 /// # Panics

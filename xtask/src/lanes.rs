@@ -240,7 +240,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "flags",
         about: "feature flags: a real Unleash server and its SDKs through the gateway, the shared specification, outages, hostile clients",
-        needs: &[Part::Unleash, Part::FlagSdks, Part::Postgres, Part::Browser],
+        needs: &[Part::Unleash, Part::FlagSdks, Part::Postgres, Part::Browser, Part::Servers, Part::S3],
         when: covers(&["weir-flags", "weir-origin"], PRODUCT, FLAGS_PATHS),
         core: cores::FLAGS,
         minutes: 4,

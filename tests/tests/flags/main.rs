@@ -2,6 +2,7 @@
 //! itself, and hostile clients and servers.
 
 mod access;
+mod backups;
 mod contexts;
 mod counts;
 mod coverage;

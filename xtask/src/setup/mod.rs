@@ -79,6 +79,8 @@ pub enum Part {
     /// The SDKs of Unleash for Node, browsers, Python, Go and Java, OpenFeature's for Node, each with the program that checks it, and the
     /// specification that they share.
     FlagSdks,
+    /// versitygw, a server with the API of S3 (a Go module).
+    S3,
     /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
     AiPeers,
     /// Unleash Edge (built from a crate), beside which `bench flags` measures. Only where it is named: it compiles for long.
@@ -87,7 +89,7 @@ pub enum Part {
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -108,6 +110,7 @@ impl Part {
         Self::AiSdks,
         Self::Unleash,
         Self::FlagSdks,
+        Self::S3,
         Self::AiPeers,
         Self::FlagsPeer,
     ];
@@ -135,6 +138,7 @@ impl Part {
             Self::AiSdks => "ai-sdks",
             Self::Unleash => "unleash",
             Self::FlagSdks => "flag-sdks",
+            Self::S3 => "s3",
             Self::AiPeers => "ai-peers",
             Self::FlagsPeer => "flags-peer",
         }
@@ -146,7 +150,7 @@ impl Part {
             Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
             Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks | Self::AiPeers => true,
             Self::FlagSdks => true,
-            Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus | Self::FlagsPeer => false,
+            Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus | Self::FlagsPeer | Self::S3 => false,
             Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite | Self::Unleash => false,
         }
     }
@@ -262,7 +266,7 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
             Ok(())
         }
         Part::Peers | Part::Packaging | Part::Python | Part::Postgres => python::ensure(workspace),
-        Part::Http2 => go_programs(workspace),
+        Part::Http2 => http2_programs(workspace),
         Part::Node => clients::node(workspace),
         Part::Go => clients::go(workspace),
         Part::Java => clients::java(workspace),
@@ -274,6 +278,7 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::AiSdks => ai_sdks(workspace),
         Part::Unleash => flags::server(workspace),
         Part::FlagSdks => flags::sdks(workspace),
+        Part::S3 => go_programs(workspace, &S3_PROGRAMS),
         Part::AiPeers => ai_peers::ensure(workspace),
         Part::FlagsPeer => flags_peer::ensure(workspace),
     }
@@ -288,28 +293,36 @@ fn ai_sdks(workspace: &Workspace) -> Result<()> {
 }
 
 /// Programs built from Go modules, and the folder of each: h2spec, and the interoperability cases of grpc-go.
-const GO_PROGRAMS: [(&str, &str); 3] = [
+const HTTP2_PROGRAMS: [(&str, &str); 3] = [
     ("h2spec", "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"),
     ("grpc/client", "google.golang.org/grpc/interop/client@v1.67.1"),
     ("grpc/server", "google.golang.org/grpc/interop/server@v1.67.1"),
 ];
 
-/// Builds them into the folder of tools.
-fn go_programs(workspace: &Workspace) -> Result<()> {
-    for (name, module) in GO_PROGRAMS {
+/// The server with the API of S3.
+const S3_PROGRAMS: [(&str, &str); 1] = [("versitygw", "github.com/versity/versitygw/cmd/versitygw@v1.8.0")];
+
+fn http2_programs(workspace: &Workspace) -> Result<()> {
+    go_programs(workspace, &HTTP2_PROGRAMS)?;
+    // This workspace's own program may have changed; Go itself detects whether it has.
+    let into = workspace.tools().join("go").to_string_lossy().into_owned();
+    run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
+}
+
+/// Builds programs into the folder of tools.
+fn go_programs(workspace: &Workspace, programs: &[(&str, &str)]) -> Result<()> {
+    for (name, module) in programs {
         let program = workspace.tools().join("go").join(name);
         if program.is_file() {
             continue;
         }
-        clients::need(&["go"], "Go 1.24 or later")?;
+        clients::need(&["go"], "Go 1.25 or later")?;
         let folder = program.parent().unwrap_or(&program);
         std::fs::create_dir_all(folder)?;
         let into = folder.to_string_lossy().into_owned();
         run_with_retries(&workspace.root, &["go", "install", module], &[("GOBIN", &into)])?;
     }
-    // This workspace's own program may have changed; Go itself detects whether it has.
-    let into = workspace.tools().join("go").to_string_lossy().into_owned();
-    run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
+    Ok(())
 }
 
 /// Runs a command that uses the network, again after a failure.

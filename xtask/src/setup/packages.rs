@@ -63,7 +63,7 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
             ("pgpool", "pgpool2"),
         ],
         Part::PostgresDrivers | Part::AsyncpgSuite | Part::AiSdks | Part::AiPeers | Part::FlagsPeer => &[],
-        Part::Unleash | Part::FlagSdks => &[],
+        Part::Unleash | Part::FlagSdks | Part::S3 => &[],
         Part::Python | Part::Node | Part::Go | Part::Java | Part::RedisPySuite | Part::GoRedisSuite => &[],
     }
 }
