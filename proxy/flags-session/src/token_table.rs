@@ -144,6 +144,20 @@ impl TokenTable {
         }
     }
 
+    /// Makes a good token bad: the upstream has said in its own words that it does not know it. A token that an operator vouches for stays good.
+    pub fn revoke(&mut self, text: &str, now: Time) -> Changes {
+        let text = text.trim();
+        let is_judged = self.good(self.hash(text.as_bytes()), text).is_some_and(|good| good.validated.is_some());
+        if !is_judged {
+            return Changes::default();
+        }
+        let batch = TokensToValidate { tokens: vec![text.to_owned()] };
+        let is_in_flight = self.is_in_flight;
+        let changes = self.on_verdict(&batch, &ValidatedTokens::default(), now);
+        self.is_in_flight = is_in_flight;
+        changes
+    }
+
     /// Whether a token waits to be validated, or is being validated.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()

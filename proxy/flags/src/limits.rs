@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_flags_codec::limits::DOCUMENT_BYTES_MAX;
+use weir_flags_session::limits::TOKENS_INVALID_TTL;
 pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
 
 /// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
@@ -10,6 +11,14 @@ pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The most failed polls that lengthen the interval, by one interval each. Default 10, as Unleash's SDKs.
 pub const POLL_FAILURES_MAX: u32 = 10;
+
+/// Polls in a row in which Unleash itself says that it does not know the token, until the token counts as revoked. Default 2: one may come from a
+/// server that has just started.
+pub const POLL_REVOCATIONS_MAX: u32 = 2;
+
+/// The time for which a revoked token stays bad, whatever a validation says. Default 5 min, as other bad tokens: unleash-server 7.5 calls a deleted
+/// token valid, and it would be good and bad by turns.
+pub const REVOCATION_HOLD: Duration = TOKENS_INVALID_TTL;
 
 /// For a poll, from the connection to the end of the response. Default 30 s: 64 MiB take as long at 2 MiB/s.
 pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);

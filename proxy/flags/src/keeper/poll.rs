@@ -1,7 +1,8 @@
 //! The flags of a token: polls and deltas.
 
-use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
+use serde::Deserialize;
 use weir_base::time::rfc3339;
 use weir_engine::{JoinHandle, spawn};
 use weir_flags_codec::{
@@ -14,7 +15,7 @@ use super::{Desk, follow, upstream::Call};
 use crate::{
     counts::PollResult,
     edge::unix_time,
-    limits::{POLL_FAILURES_MAX, POLL_TIMEOUT},
+    limits::{POLL_FAILURES_MAX, POLL_REVOCATIONS_MAX, POLL_TIMEOUT},
     settings::{UpstreamMode, UpstreamSource},
 };
 
@@ -48,6 +49,8 @@ pub(super) struct Poller {
     failures: u32,
     /// Failures in a row.
     failed_in_row: u32,
+    /// Polls in a row in which the server has said that it does not know the token.
+    revocations: u32,
     /// The next delta is to be a whole state.
     wants_all: bool,
     /// The server has no deltas, or no stream.
@@ -63,6 +66,7 @@ async fn run(desk: Rc<Desk>, source: UpstreamSource, token: Arc<Token>) {
         tag: None,
         failures: 0,
         failed_in_row: 0,
+        revocations: 0,
         wants_all: false,
         lacks_mode: false,
         last: None,
@@ -80,6 +84,17 @@ async fn run(desk: Rc<Desk>, source: UpstreamSource, token: Arc<Token>) {
         let wait = poller.note(&desk, &source, result);
         weir_engine::sleep(wait).await;
     }
+}
+
+/// Whether a response is that of Unleash to a token that it does not know (unleash-server 7.5, `api-token-middleware.ts`).
+fn is_revocation(status: u16, body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Refusal<'a> {
+        #[serde(borrow)]
+        message: Cow<'a, str>,
+    }
+    let refusal = serde_json::from_slice::<Refusal<'_>>(body);
+    status == 401 && refusal.is_ok_and(|refusal| refusal.message.contains("requires an API token"))
 }
 
 /// Makes this program known to the server, as SDKs do. A failure has no consequence.
@@ -105,7 +120,7 @@ impl Poller {
         desk.edge.counts.polled(&self.environment, result);
         let is_good = matches!(result, PollResult::Changed | PollResult::Unchanged);
         match is_good {
-            true => (self.failures, self.failed_in_row) = (self.failures.saturating_sub(1), 0),
+            true => (self.failures, self.failed_in_row, self.revocations) = (self.failures.saturating_sub(1), 0, 0),
             false => {
                 self.failures = (self.failures + 1).min(POLL_FAILURES_MAX);
                 self.failed_in_row += 1;
@@ -125,8 +140,19 @@ impl Poller {
         rng.jitter(source.poll_interval.saturating_mul(1 + self.failures), 0.1)
     }
 
-    /// The server refuses a request with the token, or something in front of the server does. Its validation alone decides.
-    fn refused(&self, desk: &Desk) {
+    /// A request with the token has been refused, by the server or by a firewall in front of it.
+    fn refusal(&mut self, status: u16, body: &[u8]) -> PollResult {
+        self.revocations = if is_revocation(status, body) { self.revocations + 1 } else { 0 };
+        PollResult::Refused
+    }
+
+    /// The validation of a token that is refused decides, unless the server itself has said often enough that it does not know the token:
+    /// unleash-server 7.5 validates tokens from a copy that has deleted ones for long.
+    fn refused(&mut self, desk: &Desk) {
+        if self.revocations >= POLL_REVOCATIONS_MAX {
+            let changes = desk.state.borrow_mut().revoke(&self.token);
+            return desk.on_changes(&changes);
+        }
         desk.state.borrow_mut().tokens().doubt(self.token.secret().expose_str().unwrap_or_default());
         desk.edge.signal.notify();
     }
@@ -144,7 +170,7 @@ impl Poller {
         match response.status {
             304 => return PollResult::Unchanged,
             200 if response.is_whole => {}
-            401 | 403 => return PollResult::Refused,
+            401 | 403 => return self.refusal(response.status, &response.body),
             _ => return PollResult::Failed,
         }
         let tag = response.fields.get(Known::Etag).and_then(|tag| std::str::from_utf8(tag).ok()).map(str::to_owned);
@@ -175,7 +201,7 @@ impl Poller {
         match response.status {
             304 => return PollResult::Unchanged,
             200 if response.is_whole => {}
-            401 | 403 => return PollResult::Refused,
+            401 | 403 => return self.refusal(response.status, &response.body),
             404 | 405 | 501 => return self.lack("deltas"),
             _ => return PollResult::Failed,
         }

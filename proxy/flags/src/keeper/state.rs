@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use weir_base::time::turn;
+use weir_base::{Time, time::turn};
 use weir_flags_codec::{DeltaEvent, FeaturesDocument};
 use weir_flags_session::{
     FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, first_own_revision, minimal,
@@ -13,6 +13,7 @@ use super::{Desk, Source};
 use crate::{
     edge::{View, Watched, seed},
     environment::Environment,
+    limits::REVOCATION_HOLD,
 };
 
 /// The state of a keeper. Only its worker has it.
@@ -24,6 +25,8 @@ pub(super) struct State {
     dynamic: Vec<Arc<Token>>,
     /// Counts the changes that a backup would have.
     pub(super) generation: u64,
+    /// Tokens that the server has revoked in responses to polls, with the time of it.
+    revoked: Vec<(Arc<Token>, Time)>,
     /// Tokens of the start that the log has called bad.
     pub(super) noted_bad: Vec<String>,
     /// The backup is of no use: it is that of a server before.
@@ -75,6 +78,7 @@ impl State {
                     environments: before.environments,
                     dynamic,
                     generation: before.generation,
+                    revoked: before.revoked,
                     noted_bad: Vec::new(),
                     lacks_backup: has_other_server || before.lacks_backup,
                 }
@@ -85,6 +89,21 @@ impl State {
     /// The tokens.
     pub(super) fn tokens(&mut self) -> &mut TokenTable {
         self.table.get_or_insert_with(|| TokenTable::new(0))
+    }
+
+    /// Makes a token bad that the server does not know any more.
+    pub(super) fn revoke(&mut self, token: &Arc<Token>) -> Changes {
+        let now = turn::now();
+        self.revoked.retain(|(other, at)| other.secret() != token.secret() && now.since(*at) < REVOCATION_HOLD);
+        self.revoked.push((token.clone(), now));
+        self.tokens().revoke(token.secret().expose_str().unwrap_or_default(), now)
+    }
+
+    /// Whether the server has revoked a token of late.
+    pub(super) fn is_revoked(&self, token: &Token) -> bool {
+        let now = turn::now();
+        let mut revoked = self.revoked.iter();
+        revoked.any(|(other, at)| other.secret() == token.secret() && now.since(*at) < REVOCATION_HOLD)
     }
 
     fn standing<'a>(table: &'a TokenTable, token: &Token) -> Standing<'a> {

@@ -41,7 +41,7 @@ fn want_all(desk: &Desk, source: &UpstreamSource) {
     let mut state = desk.state.borrow_mut();
     for token in &*source.tokens {
         let text = token.secret().expose_str().unwrap_or_default();
-        if state.tokens().find(text, now) == Standing::Invalid {
+        if !state.is_revoked(token) && state.tokens().find(text, now) == Standing::Invalid {
             // A token that is created later is good then, without a restart.
             state.tokens().doubt(text);
         }
