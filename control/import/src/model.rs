@@ -289,6 +289,11 @@ impl Config {
             None => Vec::new(),
         };
         used.extend(self.listeners.iter().flat_map(of_databases));
+        let of_backups = |listener: &Listener| match listener.more.get("flags.backup_s3.upstream") {
+            Some(Value::Text(name)) => Some(name.clone()),
+            _ => None,
+        };
+        used.extend(self.listeners.iter().filter_map(of_backups));
         for route in &self.routes {
             match &route.target {
                 Target::Upstream(name) => used.extend([name.clone()]),

@@ -6,8 +6,10 @@
 //! |---|---|
 //! | `words` | options by their long names, from words and variables |
 //! | `secrets` | variables in place of secrets |
+//! | `backup` | the store of backups |
 //! | `listener` | options of the listener and of the process |
 
+mod backup;
 mod listener;
 mod secrets;
 mod words;
@@ -39,22 +41,12 @@ const WITHOUT_KEY: &[(&str, &str)] = &[
     ("consumption", "Weir sends no report of itself"),
     ("delta-diff", "it is a diagnosis of Unleash Edge"),
     ("markdown-help", "see weir --help"),
+    ("redis-read-connection-timeout-milliseconds", "a Redis server has 2 s for a login and 10 s for a document"),
+    ("redis-write-connection-timeout-milliseconds", "a Redis server has 2 s for a login and 10 s for a document"),
 ];
 
 /// Options without a counterpart.
 const WITHOUT_COUNTERPART: &[(&str, &str, &str)] = &[
-    ("redis-url", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-mode", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-password", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-username", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-port", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-host", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-secure", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-scheme", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-read-connection-timeout-milliseconds", "backups go to a directory, not to Redis", "backup_dir"),
-    ("redis-write-connection-timeout-milliseconds", "backups go to a directory, not to Redis", "backup_dir"),
-    ("s3-bucket-name", "backups go to a directory, not to S3", "backup_dir"),
-    ("s3-force-path-style", "backups go to a directory, not to S3", "backup_dir"),
     ("prometheus-remote-write-url", "Weir does not push metrics", "a scrape of /metrics of the admin address"),
     ("prometheus-push-interval", "Weir does not push metrics", ""),
     ("prometheus-username", "Weir does not push metrics", ""),
@@ -135,9 +127,7 @@ fn edge(options: &Options, more: &mut Table, secrets: &mut Secrets, config: &mut
             more.set(&format!("flags.{key}"), Value::millis(seconds.max(1) * 1_000));
         }
     }
-    if let Some(folder) = options.last("backup-folder") {
-        more.set("flags.backup_dir", Value::text(&folder.value));
-    }
+    backup::write(options, more, secrets, config)?;
     if let Some(name) = options.last("app-name") {
         more.set("flags.app_name", Value::text(&name.value));
     }
@@ -238,7 +228,8 @@ fn notes(options: &Options, notes: &mut Vec<Note>) {
             notes.push(Note::new(&found.place, format!("--{option}"), *why, nearest));
         }
     }
-    for (option, place) in options.unread() {
+    // Variables of AWS are there for other programs too.
+    for (option, place) in options.unread().into_iter().filter(|(option, _)| !option.starts_with("aws-")) {
         let why = "it has no effect in this mode, or without another option";
         notes.push(Note::new(&place, format!("--{option}"), why, ""));
     }

@@ -88,6 +88,8 @@ const VALUES: &[&str] = &[
     "redis-read-connection-timeout-milliseconds",
     "redis-write-connection-timeout-milliseconds",
     "s3-bucket-name",
+    "aws-region",
+    "aws-endpoint-url",
     "prometheus-remote-write-url",
     "prometheus-push-interval",
     "prometheus-username",

@@ -73,11 +73,61 @@ fn an_offline_edge_has_a_file_and_no_upstream() {
 }
 
 #[test]
+fn backups_stay_in_the_store_of_unleash_edge() {
+    let imported = |options: &str| words("", &format!("edge -u http://127.0.0.1:4242 -t *:development.s {options}"));
+    let redis = imported("--redis-url redis://edge:not-to-be-repeated@redis.internal:6380/3 --redis-secure");
+    for wanted in [
+        "[listener.flags.backup_redis]\n",
+        "endpoints = [\"redis.internal:6380\"]\n",
+        "user = \"edge\"\n",
+        "password = \"env:UNLEASH_REDIS_PASSWORD\"\n",
+        "database = 3\n",
+        "[listener.flags.backup_redis.tls]\n",
+    ] {
+        assert!(redis.toml.contains(wanted), "{wanted}:\n{}", redis.toml);
+    }
+    assert!(!(redis.toml.clone() + &notes(&redis)).contains("not-to-be-repeated"), "no secret is in an output");
+    check(&redis.toml);
+    let by_host = imported("--redis-host redis.internal --redis-scheme rediss --redis-mode cluster");
+    assert!(by_host.toml.contains("endpoints = [\"redis.internal:6379\"]"), "{}", by_host.toml);
+    assert!(notes(&by_host).contains("not to a Redis Cluster"), "{}", notes(&by_host));
+    let bucket = words(
+        "AWS_REGION=eu-central-1\nS3_BUCKET_NAME=flags",
+        "edge -u http://127.0.0.1:4242 -t *:development.s --s3-force-path-style",
+    );
+    for wanted in [
+        "[listener.flags.backup_s3]\n",
+        "bucket = \"flags\"\n",
+        "region = \"eu-central-1\"\n",
+        "path_style = true\n",
+        "endpoints = [\"s3.eu-central-1.amazonaws.com:443\"]\n",
+    ] {
+        assert!(bucket.toml.contains(wanted), "{wanted}:\n{}", bucket.toml);
+    }
+    assert!(notes(&bucket).contains("AWS_ACCESS_KEY_ID"), "{}", notes(&bucket));
+}
+
+#[test]
+fn an_option_with_several_secrets_has_a_note_for_each() {
+    let line = "edge -u http://127.0.0.1:4242 -t *:development.not-to-be-repeated --tokens *:production.not-to-be-repeated,x:y.z -p a@b";
+    let imported = words("", line);
+    assert!(imported.toml.contains("tokens = [\"env:UNLEASH_TOKENS\"]"), "{}", imported.toml);
+    let notes = notes(&imported);
+    let all: Vec<&str> = notes.lines().filter(|note| note.contains("`UNLEASH_TOKENS`")).collect();
+    assert_eq!(all.len(), 2, "{notes}");
+    assert!(all.iter().all(|note| note.contains("of all its 2 places, separated by commas")), "{notes}");
+    assert!(all[0].contains(":5:") && all[1].contains(":7:"), "{notes}");
+    assert!(notes.contains("set the variable UNLEASH_PRETRUSTED_TOKENS to it"), "{notes}");
+    assert!(!(imported.toml.clone() + &notes).contains("not-to-be-repeated"), "no secret is in an output");
+    check(&imported.toml);
+}
+
+#[test]
 fn options_without_a_counterpart_become_notes() {
-    let line = "edge --upstream-url http://127.0.0.1:4242 --tokens *:a.b --redis-url redis://127.0.0.1 \
+    let line = "edge --upstream-url http://127.0.0.1:4242 --tokens *:a.b \
                 --prometheus-remote-write-url http://127.0.0.1 --instance-id one --pkcs12-identity-file a.p12";
     let notes = notes(&words("", line));
-    for option in ["--redis-url", "--prometheus-remote-write-url", "--instance-id", "--pkcs12-identity-file"] {
+    for option in ["--prometheus-remote-write-url", "--instance-id", "--pkcs12-identity-file"] {
         assert!(notes.contains(option), "{option}: {notes}");
     }
 }
@@ -108,7 +158,7 @@ fn no_option_is_dropped_without_a_note() {
 #[test]
 fn every_option_of_version_20_is_known() {
     let options = "--consumption --hostname box --ec2-instance-id i-1 --client-id one --unleash-client-secret not-to-be-repeated \
-                   --desired-environments development --desired-projects * --s3-bucket-name flags --s3-force-path-style \
+                   --desired-environments development --desired-projects * \
                    --sentry-tracing-rate 0.5 --sentry-debug --sentry-enable-logs --otel-exporter-otlp-protocol http";
     let imported = words("", &format!("edge --upstream-url http://127.0.0.1:4242 --tokens *:a.b {options}"));
     let notes = notes(&imported);
