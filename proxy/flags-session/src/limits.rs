@@ -11,6 +11,14 @@ pub const TOKENS_INVALID_TTL: Duration = Duration::from_secs(300);
 /// Tokens of one batch, and tokens that wait for one. Default 500. One source has a share of it, so a flood leaves room for others.
 pub const TOKENS_PENDING_MAX: usize = 500;
 
+/// Bytes of the tokens of one batch, as JSON. Default 64 KiB: unleash-server takes bodies of 100 KiB, and a server in front of it may take less.
+/// A longest token with escapes has 3 KiB. Without the bound 500 long tokens would be refused again and again, and with them every other one.
+pub const TOKENS_BATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// The time for which a known token stays behind the new ones, once a batch of it alone has failed. Default 60 s: a token that the server chokes on
+/// costs the others a few batches a minute, and a flood of new ones cannot keep a known one from its validation for longer.
+pub const TOKEN_SETBACK: Duration = Duration::from_secs(60);
+
 /// The time between two batches of tokens. Default 1 s: requests with new tokens wait for it.
 pub const TOKEN_BATCH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -36,7 +44,7 @@ pub const REGEXES_MAX: usize = 1_000;
 pub const TEXTS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes of aggregated metrics. Default 8 MiB: 50,000 flags of applications in an hour. Past it the hour that is farthest from
-/// now is dropped, and of the present hour what is new.
+/// now is dropped. If there is none but the present one, its new sums are dropped.
 pub const METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The part of these bytes that applications, metrics of their own and tokens have: a quarter. Sums have the rest, so neither pushes the other out.
@@ -61,3 +69,6 @@ pub const METRICS_SKEW_HOURS: i64 = 24;
 // Places of texts have 32 bits. A text of a result that is the last to fit has a name and a payload of one document at most, with escapes.
 const _: () = assert!(TEXTS_BYTES_MAX + 2 * 2 * 6 * weir_flags_codec::limits::DOCUMENT_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(UPLOAD_PART_BYTES < UPLOAD_BYTES_MAX && UPLOAD_BYTES_MAX < METRICS_BYTES_MAX);
+const _: () = assert!(TOKENS_BATCH_BYTES_MAX < UPLOAD_BYTES_MAX);
+// A letter has an escape of six bytes at most.
+const _: () = assert!(6 * weir_flags_codec::limits::TOKEN_BYTES_MAX < TOKENS_BATCH_BYTES_MAX);

@@ -10,7 +10,8 @@ use weir_base::{Secret, Time};
 use weir_flags_codec::tokens::{TokensToValidate, ValidatedToken, ValidatedTokens};
 
 use crate::limits::{
-    TOKEN_BATCH_INTERVAL, TOKEN_REVALIDATION_INTERVAL, TOKENS_INVALID_MAX, TOKENS_INVALID_TTL, TOKENS_PENDING_MAX,
+    TOKEN_BATCH_INTERVAL, TOKEN_REVALIDATION_INTERVAL, TOKEN_SETBACK, TOKENS_BATCH_BYTES_MAX, TOKENS_INVALID_MAX,
+    TOKENS_INVALID_TTL, TOKENS_PENDING_MAX,
 };
 use crate::token::Token;
 
@@ -37,7 +38,10 @@ pub struct TokenTable {
     pending: VecDeque<(u64, Arc<Secret>)>,
     pending_hashes: HashSet<u64>,
     last_batch: Option<Time>,
-    is_in_flight: bool,
+    /// The hashes of the batch on its way.
+    in_flight: Vec<u64>,
+    /// Tokens of the next batch. It shrinks with each failure, since one token may be the cause.
+    batch_tokens_max: usize,
 }
 
 #[derive(Clone)]
@@ -47,6 +51,8 @@ struct Good {
     token: Arc<Token>,
     /// The last time, or zero if the next batch is to have it. `None`: an operator vouches for it, and it is never validated.
     validated: Option<Time>,
+    /// The last batch of it alone that has failed since then.
+    failed: Option<Time>,
 }
 
 /// Numbers alone: texts of tokens are secrets.
@@ -88,7 +94,8 @@ impl TokenTable {
             pending: VecDeque::new(),
             pending_hashes: HashSet::new(),
             last_batch: None,
-            is_in_flight: false,
+            in_flight: Vec::new(),
+            batch_tokens_max: TOKENS_PENDING_MAX,
         }
     }
 
@@ -130,7 +137,7 @@ impl TokenTable {
     /// and the next batch has it.
     pub fn restore(&mut self, token: Token) {
         let secret = Arc::new(token.secret().clone());
-        self.add(Good { secret, token: Arc::new(token), validated: Some(Time::ZERO) });
+        self.add(Good { secret, token: Arc::new(token), validated: Some(Time::ZERO), failed: None });
     }
 
     /// Has a good token validated with the next batch, whatever its time: the upstream has refused a request with it. A bad one becomes
@@ -152,10 +159,7 @@ impl TokenTable {
             return Changes::default();
         }
         let batch = TokensToValidate { tokens: vec![text.to_owned()] };
-        let is_in_flight = self.is_in_flight;
-        let changes = self.on_verdict(&batch, &ValidatedTokens::default(), now);
-        self.is_in_flight = is_in_flight;
-        changes
+        self.judge(&batch, &ValidatedTokens::default(), now)
     }
 
     /// Whether a token waits to be validated, or is being validated.
@@ -166,7 +170,7 @@ impl TokenTable {
     /// Adds a token that an operator vouches for.
     pub fn trust(&mut self, token: Token) {
         let secret = Arc::new(token.secret().clone());
-        self.set(self.hash(secret.expose()), Good { secret, token: Arc::new(token), validated: None });
+        self.set(self.hash(secret.expose()), Good { secret, token: Arc::new(token), validated: None, failed: None });
     }
 
     /// The knowledge of the token of a request.
@@ -196,21 +200,41 @@ impl TokenTable {
     }
 
     /// The next tokens to validate: good ones whose time has come, and new ones. At most one batch per second is on its way. A flood of new ones
-    /// cannot keep good ones from being validated again.
+    /// cannot keep good ones from being validated again. After a failure it has half of the tokens.
     pub fn next_batch(&mut self, now: Time) -> Option<TokensToValidate> {
         let is_early = self.last_batch.is_some_and(|last| now.since(last) < TOKEN_BATCH_INTERVAL);
-        if self.is_in_flight || is_early {
+        if !self.in_flight.is_empty() || is_early {
             return None;
         }
-        let due = self.good.values().flatten().filter(|good| self.left(good, now) == Some(Duration::ZERO));
-        let texts = due.map(|good| &good.secret).chain(self.pending.iter().map(|(_, secret)| secret));
-        let texts = texts.take(TOKENS_PENDING_MAX).filter_map(|secret| secret.expose_str().map(str::to_owned));
-        let tokens: Vec<String> = texts.collect();
+        let (mut tokens, mut hashes, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (hash, secret) in self.in_turn(now).take(self.batch_tokens_max) {
+            let Some(text) = secret.expose_str() else { continue };
+            bytes += json_bytes(text);
+            // One token goes in any case: it would wait for ever.
+            if bytes > TOKENS_BATCH_BYTES_MAX && !tokens.is_empty() {
+                break;
+            }
+            tokens.push(text.to_owned());
+            hashes.push(hash);
+        }
         if tokens.is_empty() {
             return None;
         }
-        (self.is_in_flight, self.last_batch) = (true, Some(now));
+        (self.in_flight, self.last_batch) = (hashes, Some(now));
         Some(TokensToValidate { tokens })
+    }
+
+    /// The tokens to validate with their hashes, in the order of their turns. Good ones come before new ones, except those that were set back.
+    fn in_turn(&self, now: Time) -> impl Iterator<Item = (u64, &Arc<Secret>)> {
+        let good = self.good.iter().flat_map(|(hash, list)| list.iter().map(|good| (*hash, good)));
+        let due = good.filter(|(_, good)| self.left(good, now) == Some(Duration::ZERO));
+        let is_set_back = |good: &Good| good.failed.is_some_and(|failed| now.since(failed) < TOKEN_SETBACK);
+        let (mut last, first): (Vec<_>, Vec<_>) = due.partition(|(_, good)| is_set_back(good));
+        last.sort_by_key(|(_, good)| good.failed);
+        let first = first.into_iter().map(|(hash, good)| (hash, &good.secret));
+        let last = last.into_iter().map(|(hash, good)| (hash, &good.secret));
+        let pending = self.pending.iter().map(|(hash, secret)| (*hash, secret));
+        first.chain(pending).chain(last)
     }
 
     /// The time until a good token is to be validated again. `None`: there is none.
@@ -229,7 +253,12 @@ impl TokenTable {
 
     /// Takes the verdict on a batch. Tokens that it lacks, or whose rights have no meaning, are bad.
     pub fn on_verdict(&mut self, batch: &TokensToValidate, verdict: &ValidatedTokens, now: Time) -> Changes {
-        self.is_in_flight = false;
+        self.in_flight.clear();
+        self.batch_tokens_max = TOKENS_PENDING_MAX;
+        self.judge(batch, verdict, now)
+    }
+
+    fn judge(&mut self, batch: &TokensToValidate, verdict: &ValidatedTokens, now: Time) -> Changes {
         let named = verdict.tokens.iter().filter(|token| is_good(token.status.as_deref()));
         let named: HashMap<&str, &ValidatedToken> = named.rev().map(|token| (&*token.token, token)).collect();
         let mut changes = Changes::default();
@@ -247,7 +276,8 @@ impl TokenTable {
             match token {
                 Some(token) => {
                     self.bad.remove(&hash);
-                    self.set(hash, Good { secret: Arc::new(text.as_str().into()), token, validated: Some(now) });
+                    let secret = Arc::new(text.as_str().into());
+                    self.set(hash, Good { secret, token, validated: Some(now), failed: None });
                 }
                 None => {
                     self.bad.insert(hash, now);
@@ -261,9 +291,21 @@ impl TokenTable {
         changes
     }
 
-    /// The batch has no response, or one that says nothing about its tokens. It goes with the next.
-    pub const fn on_failure(&mut self) {
-        self.is_in_flight = false;
+    /// The batch has no response, or one that says nothing about its tokens. They wait for the next batches, which are smaller until a verdict
+    /// comes. A token that fails alone lets the others pass: the server may choke on it.
+    pub fn on_failure(&mut self) {
+        let batch = std::mem::take(&mut self.in_flight);
+        if batch.is_empty() {
+            return;
+        }
+        self.batch_tokens_max = (batch.len() / 2).max(1);
+        let [hash] = *batch else { return };
+        self.good.get_mut(&hash).into_iter().flatten().for_each(|good| good.failed = self.last_batch);
+        if let Some(at) = self.pending.iter().position(|(other, _)| *other == hash)
+            && let Some(token) = self.pending.remove(at)
+        {
+            self.pending.push_back(token);
+        }
     }
 
     /// The good tokens.
@@ -329,6 +371,11 @@ impl TokenTable {
         hasher.write(text);
         hasher.finish()
     }
+}
+
+/// The bytes of a token in a body, with its quotes, its escapes and a comma.
+fn json_bytes(text: &str) -> usize {
+    serde_json::to_string(text).map_or(text.len(), |json| json.len() + 1)
 }
 
 fn is_good(status: Option<&str>) -> bool {

@@ -20,6 +20,7 @@ use super::{
     route::Endpoint,
     scope::Scope,
     server::Shared,
+    settings::VALIDATE_BYTES_MAX,
     state::{USUAL_ENVIRONMENT, World},
     streaming::Place,
     token::{Token, TokenKind},
@@ -250,6 +251,9 @@ fn check_specification(head: &RequestHead) -> Result<(), Whole> {
 }
 
 fn validate(world: &mut World, body: &[u8]) -> Whole {
+    if body.len() > VALIDATE_BYTES_MAX {
+        return Whole::error(413, "PayloadTooLargeError", "request entity too large");
+    }
     let Ok(TokensToValidate { tokens }) = TokensToValidate::read(body) else {
         return Whole::error(400, "BadDataError", "the body has no list `tokens`");
     };
@@ -307,4 +311,23 @@ pub fn environment_of(query: &str) -> String {
 /// The first value of a header field.
 fn field<'a>(head: &'a RequestHead, name: &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(head.fields.all_named(name).next()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{settings::FlagsOriginSettings, state::State},
+        *,
+    };
+
+    #[test]
+    fn a_batch_of_tokens_beyond_the_limit_of_the_server_is_refused() {
+        let state = State::new(&FlagsOriginSettings::default());
+        let status = |bytes: usize| {
+            let frame = TokensToValidate { tokens: vec![String::new()] }.to_json().len();
+            let body = TokensToValidate { tokens: vec!["a".repeat(bytes - frame)] }.to_json();
+            validate(&mut state.lock(), &body).status
+        };
+        assert_eq!([status(VALIDATE_BYTES_MAX), status(VALIDATE_BYTES_MAX + 1)], [200, 413]);
+    }
 }

@@ -14,6 +14,9 @@ use super::token::Token;
 /// Bytes of a request body. 32 MiB: a document with the flags of the largest set, twenty times over. Past it a client reads 413.
 pub const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Bytes of the body of `/edge/validate`. 100 KiB, as unleash-server takes JSON: a gateway must cut its batches. Past it a client reads 413.
+pub const VALIDATE_BYTES_MAX: usize = 100 * 1024;
+
 /// Connections per worker. 65,536: tens of thousands of open streams, each on a connection of its own. Past it a client reads 503.
 pub const CONNECTIONS_MAX: usize = 65_536;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_base::Time;
 use weir_flags_codec::tokens::{ValidatedToken, ValidatedTokens};
-use weir_flags_session::limits::TOKENS_INVALID_MAX;
+use weir_flags_session::limits::{TOKENS_BATCH_BYTES_MAX, TOKENS_INVALID_MAX};
 use weir_flags_session::{Api, Projects, Standing, Token, TokenError, TokenTable, TokenType, minimal};
 
 fn token(text: &str) -> Token {
@@ -129,6 +129,16 @@ fn a_token_that_is_shown_shows_no_secret() {
     assert_eq!(offline.to_string(), "****");
 }
 
+fn validated(token: &str, project: &str) -> ValidatedToken {
+    ValidatedToken {
+        token: token.to_owned(),
+        kind: Some("backend".to_owned()),
+        environment: Some("dev".to_owned()),
+        projects: vec![project.to_owned()],
+        status: None,
+    }
+}
+
 /// A table with the responses of its upstream.
 struct Upstream {
     table: TokenTable,
@@ -147,15 +157,23 @@ impl Upstream {
     /// Sends the next batch. The upstream knows tokens with these projects.
     fn respond(&mut self, known: &[(&str, &str)]) -> Option<(usize, usize)> {
         let batch = self.table.next_batch(self.now)?;
-        let tokens = known.iter().map(|(token, project)| ValidatedToken {
-            token: (*token).to_owned(),
-            kind: Some("backend".to_owned()),
-            environment: Some("dev".to_owned()),
-            projects: vec![(*project).to_owned()],
-            status: None,
-        });
+        let tokens = known.iter().map(|(token, project)| validated(token, project));
         let changes = self.table.on_verdict(&batch, &ValidatedTokens { tokens: tokens.collect() }, self.now);
         Some((changes.added.len(), changes.removed.len()))
+    }
+
+    /// Sends a batch each second to a server that refuses each one with a token that ends with `choke`, and knows all others.
+    fn choke(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            self.pass(1);
+            let Some(batch) = self.table.next_batch(self.now) else { continue };
+            if batch.tokens.iter().any(|text| text.ends_with("choke")) {
+                self.table.on_failure();
+                continue;
+            }
+            let tokens = batch.tokens.iter().map(|text| validated(text, "*")).collect();
+            self.table.on_verdict(&batch, &ValidatedTokens { tokens }, self.now);
+        }
     }
 
     fn standing(&self, text: &str) -> &'static str {
@@ -180,13 +198,114 @@ fn a_token_is_unknown_until_the_upstream_has_responded() {
     assert_eq!(upstream.table.next_batch(upstream.now), None, "at most one per second");
     assert_eq!(upstream.standing("*:dev.a"), "unknown", "no response says nothing");
     upstream.pass(1);
-    assert_eq!(upstream.respond(&[("*:dev.a", "*")]), Some((1, 0)));
+    assert_eq!(upstream.respond(&[("*:dev.a", "*")]), Some((1, 0)), "half of the batch");
+    upstream.pass(1);
+    assert_eq!(upstream.respond(&[("*:dev.a", "*")]), Some((0, 0)), "the rest");
     assert_eq!(
         ["*:dev.a", " *:dev.a", "*:dev.b", "*:dev.c"].map(|text| upstream.standing(text)),
         ["valid", "valid", "invalid", "unknown"]
     );
     upstream.pass(1);
     assert_eq!(upstream.respond(&[]), None, "nothing is due");
+}
+
+#[test]
+fn a_batch_is_no_longer_than_a_body_that_the_upstream_takes() {
+    let mut upstream = Upstream::new();
+    // Each quotation mark has an escape.
+    let texts: Vec<String> = (0..500).map(|at| format!("*:dev.{at}{}", "\"".repeat(400))).collect();
+    texts.iter().for_each(|text| assert!(upstream.table.want(text, upstream.now)));
+    let mut batches = 0;
+    while let Some(batch) = upstream.table.next_batch(upstream.now) {
+        let bytes = batch.to_json().len();
+        assert!(bytes <= TOKENS_BATCH_BYTES_MAX + br#"{"tokens":[]}"#.len(), "{bytes}");
+        upstream.table.on_verdict(&batch, &ValidatedTokens::default(), upstream.now);
+        upstream.pass(1);
+        batches += 1;
+    }
+    assert_eq!((batches, upstream.table.has_pending()), (7, false));
+    assert!(texts.iter().all(|text| upstream.standing(text) == "invalid"));
+    let long = format!("*:dev.{}", "a".repeat(TOKENS_BATCH_BYTES_MAX));
+    assert!(["*:dev.a", &long, "*:dev.b"].iter().all(|text| upstream.table.want(text, upstream.now)));
+    for wanted in [1, 1, 1] {
+        let batch = upstream.table.next_batch(upstream.now).expect("a batch");
+        assert_eq!(batch.tokens.len(), wanted, "a token that is longer than the bound goes alone");
+        upstream.table.on_verdict(&batch, &ValidatedTokens::default(), upstream.now);
+        upstream.pass(1);
+    }
+}
+
+#[test]
+fn each_failure_halves_the_batch_until_a_verdict_comes() {
+    let mut upstream = Upstream::new();
+    for at in 0..500 {
+        assert!(upstream.table.want(&format!("*:dev.{at}"), upstream.now));
+    }
+    for wanted in [500, 250, 125, 62, 31, 15, 7, 3, 1, 1] {
+        let batch = upstream.table.next_batch(upstream.now).expect("a batch");
+        assert_eq!(batch.tokens.len(), wanted);
+        upstream.table.on_failure();
+        upstream.table.on_failure();
+        upstream.pass(1);
+    }
+    let batch = upstream.table.next_batch(upstream.now).expect("a batch");
+    assert_eq!(batch.tokens, ["*:dev.2"], "each has its turn");
+    upstream.table.on_verdict(&batch, &ValidatedTokens::default(), upstream.now);
+    upstream.pass(1);
+    assert_eq!(upstream.table.next_batch(upstream.now).map(|batch| batch.tokens.len()), Some(499));
+}
+
+#[test]
+fn a_revocation_ends_no_batch_that_is_on_its_way() {
+    let mut upstream = Upstream::new();
+    assert!(upstream.table.want("*:dev.a", upstream.now) && upstream.respond(&[("*:dev.a", "*")]) == Some((1, 0)));
+    upstream.pass(1);
+    assert!(upstream.table.want("*:dev.b", upstream.now) && upstream.table.want("*:dev.c", upstream.now));
+    assert!(upstream.table.next_batch(upstream.now).is_some());
+    upstream.pass(1);
+    assert_eq!(upstream.table.revoke("*:dev.a", upstream.now).removed.len(), 1);
+    assert_eq!(upstream.table.next_batch(upstream.now), None);
+    upstream.table.on_failure();
+    assert_eq!(upstream.table.next_batch(upstream.now).map(|batch| batch.tokens.len()), Some(1));
+}
+
+#[test]
+fn a_new_token_that_the_server_chokes_on_does_not_block_the_others() {
+    let mut upstream = Upstream::new();
+    let good: Vec<String> = (0..400).map(|at| format!("*:dev.{at}")).collect();
+    let texts = [&["*:dev.choke".to_owned()], &good[..]].concat();
+    texts.iter().for_each(|text| assert!(upstream.table.want(text, upstream.now)));
+    upstream.choke(40);
+    let left: Vec<&String> = good.iter().filter(|text| upstream.standing(text) != "valid").collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!((upstream.standing("*:dev.choke"), upstream.table.has_pending()), ("unknown", true));
+    assert!(upstream.table.want("*:dev.later", upstream.now));
+    upstream.choke(3);
+    assert_eq!(upstream.standing("*:dev.later"), "valid");
+}
+
+#[test]
+fn a_known_token_that_the_server_chokes_on_does_not_block_the_others() {
+    let mut upstream = Upstream::new();
+    let good: Vec<String> = (0..100).map(|at| format!("*:dev.{at}")).collect();
+    for text in ["*:dev.choke", "*:dev.more-choke"].into_iter().chain(good.iter().map(String::as_str)) {
+        upstream.table.restore(token(text));
+    }
+    for second in 0..300 {
+        upstream.table.want(&format!("*:dev.new-{second}"), upstream.now);
+        upstream.choke(1);
+    }
+    upstream.choke(60);
+    let left = (0..300).filter(|second| upstream.standing(&format!("*:dev.new-{second}")) != "valid").count();
+    assert_eq!(left, 0, "new ones pass");
+    assert_eq!(upstream.standing("*:dev.choke"), "valid", "no failure says anything about it");
+    assert_eq!(upstream.table.due_in(upstream.now), Some(Duration::ZERO), "it is tried again");
+    upstream.pass(60);
+    let batch = upstream.table.next_batch(upstream.now).expect("a batch");
+    assert!(batch.tokens[0].ends_with("choke"), "a minute later it is first again: {batch:?}");
+    ["*:dev.choke", "*:dev.more-choke"].iter().for_each(|text| drop(upstream.table.revoke(text, upstream.now)));
+    assert!(upstream.table.due_in(upstream.now) > Some(Duration::ZERO), "the known ones were validated");
+    assert!(good.iter().all(|text| upstream.standing(text) == "valid"));
 }
 
 #[test]
