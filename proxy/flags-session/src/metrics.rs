@@ -12,6 +12,6 @@ mod batch;
 mod impact;
 mod pacing;
 
-pub use aggregates::{Aggregates, Dropped};
+pub use aggregates::{Aggregates, Dropped, sdk_texts};
 pub use batch::Batch;
 pub use pacing::{Fate, Pacing, Upload};

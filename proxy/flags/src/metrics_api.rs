@@ -5,9 +5,9 @@ use std::{borrow::Cow, io::Read as _, sync::Arc};
 use weir_flags_codec::{
     DocumentError, Timestamp,
     limits::METRICS_BODY_BYTES_MAX,
-    metrics::{BulkMetrics, ClientApplication, ClientMetrics},
+    metrics::{BulkMetrics, ClientApplication, ClientMetrics, ImpactMetric, SdkFields},
 };
-use weir_flags_session::{Token, TokenType};
+use weir_flags_session::{Token, TokenType, metrics::sdk_texts};
 use weir_http::filter::{HandlerRequest, WholeResponse};
 use weir_http_codec::Known;
 
@@ -41,7 +41,7 @@ fn plain_body(request: &HandlerRequest) -> Result<Cow<'_, [u8]>, WholeResponse> 
     }
 }
 
-/// A body of metrics whose names are bounded before they are copied.
+/// A body of metrics whose names and other repeated texts are bounded before they are copied.
 trait Names {
     /// Bytes of the longest name.
     fn longest(&self) -> usize;
@@ -52,9 +52,9 @@ trait Names {
 
 impl Names for ClientMetrics {
     fn longest(&self) -> usize {
-        let flags = self.bucket.iter().flat_map(|bucket| bucket.toggles.keys());
-        let impact = self.impact_metrics.iter().flatten().map(|it| &it.name);
-        flags.chain(impact).chain([&self.app_name]).map(String::len).max().unwrap_or(0)
+        let flags = self.bucket.iter().flat_map(|bucket| bucket.toggles.keys()).map(String::len);
+        let impact = self.impact_metrics.iter().flatten().map(longest_of_impact);
+        flags.chain(impact).chain([self.app_name.len(), longest_of_sdk(&self.sdk)]).max().unwrap_or(0)
     }
 
     fn impact_metrics(&self) -> usize {
@@ -65,8 +65,9 @@ impl Names for ClientMetrics {
 impl Names for BulkMetrics {
     fn longest(&self) -> usize {
         let applications = self.applications.iter().map(Names::longest);
-        let sums = self.metrics.iter().map(|it| it.app_name.len().max(it.feature_name.len()));
-        let impact = self.impact_metrics.iter().flatten().map(|it| it.name.len());
+        let sums = self.metrics.iter();
+        let sums = sums.map(|it| it.app_name.len().max(it.feature_name.len()).max(longest_of_sdk(&it.sdk)));
+        let impact = self.impact_metrics.iter().flatten().map(longest_of_impact);
         applications.chain(sums).chain(impact).max().unwrap_or(0)
     }
 
@@ -83,6 +84,16 @@ impl Names for ClientApplication {
     fn impact_metrics(&self) -> usize {
         0
     }
+}
+
+/// A name, and the names and values of its labels: each value of the metric has a copy of them.
+fn longest_of_impact(metric: &ImpactMetric) -> usize {
+    let labels = metric.samples.iter().flat_map(|sample| sample.labels.iter().flatten());
+    labels.map(|(name, value)| name.len().max(value.len())).max().unwrap_or(0).max(metric.name.len())
+}
+
+fn longest_of_sdk(sdk: &SdkFields) -> usize {
+    sdk_texts(sdk).map(str::len).max().unwrap_or(0)
 }
 
 /// Reads a body, and takes it.
@@ -103,11 +114,17 @@ fn take<T>(
 
 /// Refuses names and metrics beyond their bounds.
 fn check(metrics: &impl Names) -> Result<(), WholeResponse> {
-    if metrics.longest() > METRIC_NAME_BYTES_MAX {
-        return Err(reply::error(400, "a name is too long"));
-    }
+    check_length(metrics.longest())?;
     match metrics.impact_metrics() > IMPACT_METRICS_MAX {
         true => Err(reply::error(413, "too many metrics")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a name beyond its bound.
+fn check_length(bytes: usize) -> Result<(), WholeResponse> {
+    match bytes > METRIC_NAME_BYTES_MAX {
+        true => Err(reply::error(400, "a name is too long")),
         false => Ok(()),
     }
 }
@@ -116,7 +133,7 @@ fn check(metrics: &impl Names) -> Result<(), WholeResponse> {
 pub(crate) fn metrics(edge: &Arc<Edge>, access: &Access, request: &HandlerRequest) -> WholeResponse {
     take(request, ClientMetrics::read, |mut metrics| {
         check(&metrics)?;
-        register_frontend(edge, &access.token, request, &mut metrics);
+        register_frontend(edge, &access.token, request, &mut metrics)?;
         lock(&edge.usage).add(&metrics);
         let now = Timestamp::from_unix(unix_time());
         with_sums(edge, access, |sums| sums.add(&access.token, metrics, now));
@@ -125,15 +142,22 @@ pub(crate) fn metrics(edge: &Arc<Edge>, access: &Access, request: &HandlerReques
 }
 
 /// A browser registers with its metrics alone: its SDK names itself in a field of the request.
-fn register_frontend(edge: &Edge, token: &Token, request: &HandlerRequest, metrics: &mut ClientMetrics) {
+fn register_frontend(
+    edge: &Edge,
+    token: &Token,
+    request: &HandlerRequest,
+    metrics: &mut ClientMetrics,
+) -> Result<(), WholeResponse> {
     let Some(sdk) =
         reply::field(&request.head.fields, "unleash-sdk").filter(|_| token.kind() == Some(TokenType::Frontend))
     else {
-        return;
+        return Ok(());
     };
+    let instance = reply::field(&request.head.fields, "unleash-connection-id").map(str::to_owned);
+    // Each sum of the body gets a copy of the SDK.
+    check_length(sdk.len().max(instance.as_ref().map_or(0, String::len)))?;
     metrics.sdk.sdk_version.get_or_insert_with(|| sdk.to_owned());
     metrics.sdk.sdk_type.get_or_insert_with(|| "frontend".to_owned());
-    let instance = reply::field(&request.head.fields, "unleash-connection-id").map(str::to_owned);
     let mut other = serde_json::Map::new();
     other.insert("sdkVersion".to_owned(), sdk.into());
     let application = ClientApplication {
@@ -146,6 +170,7 @@ fn register_frontend(edge: &Edge, token: &Token, request: &HandlerRequest, metri
         ..ClientApplication::default()
     };
     lock(&edge.aggregates).register_frontend(token, &edge.identity(), application);
+    Ok(())
 }
 
 /// `POST /api/client/metrics/bulk`
@@ -195,4 +220,38 @@ pub(crate) fn edge_instance(edge: &Arc<Edge>, request: &HandlerRequest) -> Whole
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f6_each_text_that_is_copied_for_many_sums_is_bounded() {
+        let (long, short) = ("n".repeat(METRIC_NAME_BYTES_MAX + 1), "n".repeat(METRIC_NAME_BYTES_MAX));
+        let client = |members: &str| {
+            let text = format!(r#"{{"appName":"a",{members}}}"#);
+            check(&ClientMetrics::read(text.as_bytes()).expect("metrics")).is_ok()
+        };
+        let bulk = |members: &str| {
+            let text = format!(r#"{{"applications":[],{members}}}"#);
+            check(&BulkMetrics::read(text.as_bytes()).expect("metrics")).is_ok()
+        };
+        let impact = |labels: &str| {
+            format!(r#""impactMetrics":[{{"name":"n","help":"h","type":"gauge","samples":[{{"labels":{labels}}}]}}]"#)
+        };
+        let sum = |member: &str| {
+            let usual = r#""featureName":"f","appName":"a","environment":"e","timestamp":"t""#;
+            format!(r#""metrics":[{{{usual},{member}}}]"#)
+        };
+        for (text, is_taken) in [(&long, false), (&short, true)] {
+            let flavor = format!(r#""sdkFlavor":"{text}""#);
+            assert_eq!((client(&flavor), bulk(&sum(&flavor))), (is_taken, is_taken));
+            for labels in [format!(r#"{{"{text}":"v"}}"#), format!(r#"{{"k":"{text}"}}"#)] {
+                assert_eq!(client(&impact(&labels)), is_taken);
+                assert_eq!(bulk(&(r#""metrics":[],"#.to_owned() + &impact(&labels))), is_taken);
+            }
+        }
+        assert!(check_length(long.len()).is_err() && check_length(short.len()).is_ok());
+    }
 }

@@ -1,5 +1,6 @@
 //! Sums of metrics, bounded in bytes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::time::rfc3339;
@@ -57,7 +58,7 @@ pub(super) struct Waiting {
 pub struct Dropped {
     /// Sums of hours that were the farthest from now when room was needed.
     pub distant: u64,
-    /// Sums, applications and tokens that found no room.
+    /// Sums, applications and tokens that found no room, or had no way to an upstream.
     pub new: u64,
     /// Sums of an environment that is not the token's.
     pub foreign: u64,
@@ -108,7 +109,7 @@ impl Aggregates {
         let Some(bucket) = bucket else { return };
         let hour = self.hour(bucket.start.as_str(), now);
         for (feature, counts) in bucket.toggles {
-            self.add_counts(environment, hour, (app_name.clone(), feature), counts, sdk.clone());
+            self.add_counts(environment, hour, (app_name.clone(), feature), counts, Cow::Borrowed(&sdk));
         }
     }
 
@@ -125,7 +126,8 @@ impl Aggregates {
                 continue;
             }
             let hour = self.hour(Some(&metric.timestamp), now);
-            self.add_counts(environment, hour, (metric.app_name, metric.feature_name), metric.counts, metric.sdk);
+            let key = (metric.app_name, metric.feature_name);
+            self.add_counts(environment, hour, key, metric.counts, Cow::Owned(metric.sdk));
         }
         for metric in bulk.impact_metrics.into_iter().flatten() {
             self.add_impact(environment, "", impact::through_edge(metric), false);
@@ -172,7 +174,8 @@ impl Aggregates {
         }
         for metric in metrics.metrics {
             let hour = hour_of(Timestamp::parse(&metric.timestamp).unwrap_or_default());
-            self.add_counts(&environment, hour, (metric.app_name, metric.feature_name), metric.counts, metric.sdk);
+            let key = (metric.app_name, metric.feature_name);
+            self.add_counts(&environment, hour, key, metric.counts, Cow::Owned(metric.sdk));
         }
         for metric in metrics.impact_metrics.into_iter().flatten() {
             self.add_impact(&environment, "", metric, true);
@@ -188,6 +191,17 @@ impl Aggregates {
         self.dropped.new += items as u64;
         self.environments.clear();
         (self.bytes, self.other_bytes) = (0, 0);
+    }
+
+    /// Forgets an environment that no token of the upstream has any more: nothing can send its items, and they would keep their bytes for ever. They
+    /// count as dropped. Returns their number.
+    pub fn discard_environment(&mut self, environment: &str) -> usize {
+        let Some(waiting) = self.environments.remove(environment) else { return 0 };
+        self.bytes -= waiting.bytes();
+        self.other_bytes -= waiting.other_bytes();
+        let items = waiting.items();
+        self.dropped.new += items as u64;
+        items
     }
 
     /// The applications and sums that wait, for `/internal-backstage/metricsbatch`.
@@ -207,7 +221,15 @@ impl Aggregates {
         named.clamp(self.present - METRICS_SKEW_HOURS, self.present + METRICS_SKEW_HOURS)
     }
 
-    fn add_counts(&mut self, environment: &str, hour: i64, key: (String, String), counts: Counts, sdk: SdkFields) {
+    /// The SDK is copied into a new sum alone, and only behind the search for room: a body has one SDK for thousands of sums.
+    fn add_counts(
+        &mut self,
+        environment: &str,
+        hour: i64,
+        key: (String, String),
+        counts: Counts,
+        sdk: Cow<'_, SdkFields>,
+    ) {
         if counts.is_zero() {
             return;
         }
@@ -221,7 +243,8 @@ impl Aggregates {
             return;
         }
         let waiting = self.environments.entry(environment.into()).or_default();
-        let sum = waiting.hours.entry(hour).or_default().entry(key).or_insert_with(|| (Counts::default(), sdk));
+        let sums = waiting.hours.entry(hour).or_default();
+        let sum = sums.entry(key).or_insert_with(|| (Counts::default(), sdk.into_owned()));
         sum.0.add(&counts);
     }
 
@@ -347,10 +370,25 @@ fn bytes_of_variants<'a>(names: impl Iterator<Item = &'a String>) -> usize {
     names.map(|name| bytes_of_text(name)).sum()
 }
 
+/// The texts of an SDK, which each of its sums has.
+pub fn sdk_texts(sdk: &SdkFields) -> impl Iterator<Item = &str> {
+    // All by name: another field is to be bounded and counted as well.
+    let SdkFields {
+        sdk_version,
+        sdk_type,
+        yggdrasil_version,
+        platform_name,
+        platform_version,
+        sdk_flavor,
+        sdk_flavor_version,
+    } = sdk;
+    let texts =
+        [sdk_version, sdk_type, yggdrasil_version, platform_name, platform_version, sdk_flavor, sdk_flavor_version];
+    texts.into_iter().flatten().map(String::as_str)
+}
+
 fn bytes_of_sdk(sdk: &SdkFields) -> usize {
-    let texts = [&sdk.sdk_version, &sdk.sdk_type, &sdk.yggdrasil_version, &sdk.platform_name];
-    let texts = texts.into_iter().chain([&sdk.platform_version, &sdk.sdk_flavor, &sdk.sdk_flavor_version]);
-    size_of::<SdkFields>() + texts.flatten().map(String::len).sum::<usize>()
+    size_of::<SdkFields>() + sdk_texts(sdk).map(str::len).sum::<usize>()
 }
 
 fn bytes_of_sums(sums: &Sums) -> usize {

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weir_flags_codec::metrics::{BulkMetrics, ClientApplication, ClientMetrics, ConnectVia};
+use weir_flags_codec::metrics::{BulkMetrics, ClientApplication, ClientMetrics, ConnectVia, SdkFields};
 use weir_flags_session::limits::UPLOAD_BYTES_MAX;
-use weir_flags_session::metrics::{Aggregates, Dropped};
+use weir_flags_session::metrics::{Aggregates, Dropped, sdk_texts};
 use weir_flags_session::{Projects, Token};
 
 use crate::support::now;
@@ -193,6 +193,48 @@ fn an_offline_gateway_counts_and_forgets() {
     aggregates.discard();
     assert_eq!((aggregates.bytes(), aggregates.dropped().new), (0, 5));
     assert_eq!(aggregates.environments().count(), 0);
+}
+
+#[test]
+fn sums_of_an_environment_without_a_token_leave_room_for_others() {
+    let mut aggregates = Aggregates::new(1 << 20);
+    aggregates.add_bulk(&token("*:gone.s"), &via(), bulk("gone", 2), now());
+    aggregates.add_bulk(&token("*:dev.s"), &via(), bulk("dev", 3), now());
+    let bytes = aggregates.bytes();
+    assert_eq!((aggregates.discard_environment("gone"), aggregates.discard_environment("none")), (5, 0));
+    assert!(aggregates.bytes() < bytes);
+    assert_eq!(aggregates.dropped(), Dropped { new: 5, ..Dropped::default() });
+    assert_eq!(aggregates.environments().collect::<Vec<_>>(), ["dev"]);
+    let bodies = sent(&mut aggregates, "dev");
+    assert_eq!((bodies.len(), aggregates.bytes()), (1, 0), "those of the other are whole");
+}
+
+#[test]
+fn f6_an_sdk_that_is_long_has_room_once_and_is_not_copied_for_the_others() {
+    let mut aggregates = Aggregates::new(1 << 20);
+    let toggles: serde_json::Map<String, Value> = (0..32_000).map(|at| (format!("f{at}"), json!({"yes": 1}))).collect();
+    let mut metrics = counts("a", START, Value::Object(toggles));
+    metrics.sdk.sdk_version = Some("s".repeat(500_000));
+    // 16 GB of copies would take several seconds.
+    aggregates.add(&token("*:dev.s"), metrics, now());
+    assert_eq!((aggregates.waiting().metrics.len(), aggregates.dropped().new), (1, 31_999));
+    assert!(aggregates.bytes() > 500_000 && aggregates.bytes() <= 1 << 20);
+}
+
+#[test]
+fn each_text_of_an_sdk_counts() {
+    let names = [
+        "sdkVersion",
+        "sdkType",
+        "yggdrasilVersion",
+        "platformName",
+        "platformVersion",
+        "sdkFlavor",
+        "sdkFlavorVersion",
+    ];
+    let text: serde_json::Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), (*name).into())).collect();
+    let sdk: SdkFields = serde_json::from_value(text.into()).expect("an SDK");
+    assert_eq!(sdk_texts(&sdk).collect::<Vec<_>>(), names);
 }
 
 #[test]

@@ -61,7 +61,10 @@ pub(super) async fn last(desk: &Desk, source: &UpstreamSource) {
 async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing: &mut Pacing, may_retry: bool) {
     let view = desk.edge.view();
     let Some(token) = view.sources.iter().find(|token| token.environment() == Some(environment)).cloned() else {
-        // A token may be valid again soon; without one the sums end at their bound.
+        // A token that is not validated yet may be one of it.
+        if !view.awaits_sources {
+            discard(desk, environment);
+        }
         return;
     };
     let mut underway = Underway { edge: &desk.edge, batches: lock(&desk.edge.aggregates).take(environment).into() };
@@ -85,6 +88,12 @@ async fn upload(desk: &Desk, source: &UpstreamSource, environment: &str, pacing:
             }
         }
     }
+}
+
+/// Forgets the sums of an environment without a token: they would take the room of others for ever.
+fn discard(desk: &Desk, environment: &str) {
+    let items = lock(&desk.edge.aggregates).discard_environment(environment);
+    tracing::warn!(environment, items, "no token of `tokens` is of this environment any more; its metrics are dropped");
 }
 
 /// Bodies that the server has not taken. They go back among the sums, also if a reload or the end of the process stops the upload.
