@@ -11,7 +11,7 @@ use crate::{counts::PollResult, settings::FileSource};
 /// The name of the only environment.
 const ENVIRONMENT: &str = "";
 
-/// Reads the file, and again whenever it changes.
+/// Reads the file, and again whenever it changes. Without an interval it is read once: a reload makes another keeper.
 pub(super) async fn run(desk: Rc<Desk>, source: FileSource) {
     let (mut seen, mut last_error) = (None, String::new());
     loop {
@@ -34,15 +34,24 @@ pub(super) async fn run(desk: Rc<Desk>, source: FileSource) {
                 desk.edge.counts.polled(ENVIRONMENT, PollResult::Garbage);
             }
         }
-        if desk.edge.take_wanted_coding()
-            && let Some(environment) = desk.edge.view().environments.get(ENVIRONMENT).cloned()
-        {
-            let _ = weir_engine::run_blocking(move || environment.make_wanted()).await;
+        make_coding(&desk).await;
+        if source.reload_interval.is_zero() {
+            break;
         }
-        match source.reload_interval.is_zero() {
-            true => desk.edge.signal.wait().await,
-            false => drop(weir_engine::timeout(source.reload_interval, desk.edge.signal.wait()).await),
-        }
+        let _ = weir_engine::timeout(source.reload_interval, desk.edge.signal.wait()).await;
+    }
+    loop {
+        desk.edge.signal.wait().await;
+        make_coding(&desk).await;
+    }
+}
+
+/// Compresses documents on another thread.
+async fn make_coding(desk: &Desk) {
+    if desk.edge.take_wanted_coding()
+        && let Some(environment) = desk.edge.view().environments.get(ENVIRONMENT).cloned()
+    {
+        let _ = weir_engine::run_blocking(move || environment.make_wanted()).await;
     }
 }
 
