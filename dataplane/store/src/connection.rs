@@ -14,6 +14,9 @@ use crate::socket::Wire;
 /// Bytes that a reply takes besides its payload: the length in front of a text, and the line end behind it.
 const FRAME_BYTES_MAX: usize = 64;
 
+/// Bytes of an error of the server in a message. Those of Redis are shorter.
+const REFUSAL_BYTES_MAX: usize = 256;
+
 /// Why a server has not responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
@@ -45,6 +48,12 @@ impl StoreError {
             _ => Self::new("connect", error.to_string()),
         }
     }
+}
+
+/// An error of the server in words. It is a stranger's text.
+fn said(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(REFUSAL_BYTES_MAX)]);
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// How a connection is protected and begins.
@@ -121,7 +130,7 @@ impl Connection {
             match Value::decode(&self.received, &limits) {
                 Ok(Some((value, length))) => {
                     self.received.drain(..length);
-                    let refusal = value.as_error().map(|text| String::from_utf8_lossy(text).into_owned());
+                    let refusal = value.as_error().map(said);
                     return refusal
                         .map_or(Ok(value), |text| Err(StoreError::new("refused", format!("it says: {text}"))));
                 }
@@ -211,5 +220,11 @@ mod tests {
         let error = connection.command(&[b"GET", b"key"]).expect_err("no reply");
         assert_eq!((error.reason, &*error.what), ("protocol", "its reply has more than 1024 bytes"));
         drop(server.join());
+    }
+
+    #[test]
+    fn an_error_of_a_server_is_short_and_one_line() {
+        assert_eq!(said(b"ERR a\r\nb"), "ERR a  b");
+        assert_eq!(said(&[b'a'; 10_000]).len(), REFUSAL_BYTES_MAX);
     }
 }

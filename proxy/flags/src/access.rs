@@ -14,7 +14,7 @@ use weir_http_codec::Fields;
 use crate::{
     edge::{Edge, View, Watch, Watched},
     environment::{Environment, ScopeView},
-    limits::VALIDATIONS_MAX,
+    limits::WAITING_REQUESTS_MAX,
     reply,
 };
 
@@ -62,17 +62,27 @@ pub(crate) fn token_of<'a>(fields: &'a Fields, header: &str) -> Option<&'a str> 
     std::str::from_utf8(first.value).ok().map(str::trim)
 }
 
-/// The rights of a token. One that is not known is validated first, and the request waits for `patience`.
-pub(crate) async fn access(
-    edge: &Arc<Edge>,
-    text: &str,
-    api: Api,
-    source: IpAddr,
-    patience: Duration,
-) -> Result<Access, Denial> {
+/// The wait of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// The address that the token counts for while it has no verdict.
+    pub(crate) source: IpAddr,
+    /// The response is made of flags, so it waits for the first ones too.
+    pub(crate) needs_flags: bool,
+    /// The longest time for both.
+    pub(crate) patience: Duration,
+}
+
+/// The rights of a token. One that is not known is validated first, and the request waits.
+pub(crate) async fn access(edge: &Arc<Edge>, text: &str, api: Api, wait: Wait) -> Result<Access, Denial> {
+    let Wait { source, needs_flags, patience } = wait;
+    let is_ready = |view: &View, decided: &Result<Arc<Token>, Denial>| {
+        !needs_flags || decided.as_ref().map_or(true, |token| !edge.awaits_flags(view, token))
+    };
     let mut view = edge.view();
     match judge(&view, text, api) {
-        Judgement::Decided(decided) => return decided.map(|token| Access { view, token }),
+        Judgement::Decided(decided) if is_ready(&view, &decided) => return decided.map(|token| Access { view, token }),
+        Judgement::Decided(_) => {}
         Judgement::Unknown if view.is_offline => return Err(Denial::Forbidden),
         // A text that is no token is no question for the server.
         Judgement::Unknown if Token::parse(text).is_err() => return Err(Denial::Forbidden),
@@ -81,7 +91,7 @@ pub(crate) async fn access(
         Judgement::Uncovered => {}
     }
     let waiting = Waiting::new(edge);
-    if patience.is_zero() || waiting.others >= VALIDATIONS_MAX {
+    if patience.is_zero() || waiting.others >= WAITING_REQUESTS_MAX {
         return Err(Denial::NotYet);
     }
     let ends = turn::now().saturating_add(patience);
@@ -90,7 +100,9 @@ pub(crate) async fn access(
         let left = ends.since(turn::now());
         let Ok(changed) = weir_engine::timeout(left, watch.changed(&view)).await else { return Err(Denial::NotYet) };
         view = changed;
-        if let Judgement::Decided(decided) = judge(&view, text, api) {
+        if let Judgement::Decided(decided) = judge(&view, text, api)
+            && is_ready(&view, &decided)
+        {
             return decided.map(|token| Access { view, token });
         }
     }

@@ -29,6 +29,14 @@ pub(crate) enum PollResult {
     Garbage,
 }
 
+/// The polls of an environment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Polled {
+    /// The time of the last one that has shown the flags, since 1970.
+    last_good: Option<Duration>,
+    is_failing: bool,
+}
+
 impl PollResult {
     /// Every one, with its word.
     pub(crate) const ALL: [(Self, &'static str); 5] = [
@@ -46,7 +54,7 @@ pub(crate) struct Counts {
     responses: [[AtomicU64; STATUSES.len()]; Endpoint::NAMES.len()],
     polls: [AtomicU64; PollResult::ALL.len()],
     /// The last poll of each environment that has shown its state, since 1970.
-    polled: Mutex<BTreeMap<Box<str>, Duration>>,
+    polled: Mutex<BTreeMap<Box<str>, Polled>>,
     has_noted_tag: AtomicBool,
 }
 
@@ -80,8 +88,22 @@ impl Counts {
     pub(crate) fn polled(&self, environment: &str, result: PollResult) {
         let at = PollResult::ALL.iter().position(|(other, _)| *other == result).unwrap_or(0);
         self.polls[at].fetch_add(1, Ordering::Relaxed);
-        if matches!(result, PollResult::Changed | PollResult::Unchanged) {
-            lock(&self.polled).insert(environment.into(), unix_time());
+        let is_good = matches!(result, PollResult::Changed | PollResult::Unchanged);
+        let mut polled = lock(&self.polled);
+        let one = polled.entry(environment.into()).or_default();
+        one.is_failing = !is_good;
+        one.last_good = if is_good { Some(unix_time()) } else { one.last_good };
+    }
+
+    /// The last poll of an environment has not shown its flags.
+    pub(crate) fn is_failing(&self, environment: &str) -> bool {
+        lock(&self.polled).get(environment).is_some_and(|one| one.is_failing)
+    }
+
+    /// The stream of the server has shown that the flags of an environment are those of now.
+    pub(crate) fn is_current(&self, environment: &str) {
+        if let Some(one) = lock(&self.polled).get_mut(environment) {
+            one.last_good = Some(unix_time());
         }
     }
 
@@ -92,7 +114,8 @@ impl Counts {
 
     /// Environments, and the time of the last poll that has shown their state, since 1970.
     pub(crate) fn last_polls(&self) -> Vec<(Box<str>, Duration)> {
-        lock(&self.polled).iter().map(|(name, time)| (name.clone(), *time)).collect()
+        let polled = lock(&self.polled);
+        polled.iter().filter_map(|(name, one)| Some((name.clone(), one.last_good?))).collect()
     }
 
     /// A client has named tags, which have no effect. The log says so once.

@@ -16,15 +16,12 @@ use arc_swap::ArcSwap;
 use slab::Slab;
 use weir_base::Time;
 use weir_flags_codec::metrics::ConnectVia;
-use weir_flags_session::{Token, TokenTable, metrics::Aggregates};
+use weir_flags_session::{Token, TokenTable, limits::TOKENS_PENDING_MAX, metrics::Aggregates};
 
 use crate::{
     counts::Counts,
     environment::{Environment, lock},
-    limits::{
-        METRICS_BYTES_MAX, PENDING_PER_SOURCE_MAX, VALIDATE_REQUESTS_MAX, VALIDATE_REQUESTS_PER_SOURCE_MAX,
-        VALIDATIONS_MAX,
-    },
+    limits::{METRICS_BYTES_MAX, PENDING_PER_SOURCE_MAX, VALIDATE_REQUESTS_MAX, VALIDATE_REQUESTS_PER_SOURCE_MAX},
     shares::Shares,
     usage::Usage,
 };
@@ -91,7 +88,7 @@ impl Default for Edge {
             view: ArcSwap::from_pointee(view),
             watchers: Default::default(),
             wanted: Mutex::default(),
-            pending: Shares::new(VALIDATIONS_MAX, PENDING_PER_SOURCE_MAX),
+            pending: Shares::new(TOKENS_PENDING_MAX, PENDING_PER_SOURCE_MAX),
             lacks_coding: AtomicBool::new(false),
             signal: Signal::default(),
             aggregates: Mutex::new(Aggregates::new(METRICS_BYTES_MAX)),
@@ -113,6 +110,14 @@ impl Edge {
     /// The present state.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
+    }
+
+    /// Whether the first flags of a good token are on their way.
+    pub(crate) fn awaits_flags(&self, view: &View, token: &Token) -> bool {
+        let is_failing = |name: &str| self.counts.is_failing(name);
+        !view.is_offline
+            && view.environment(token).is_none()
+            && token.environment().is_some_and(|name| !is_failing(name))
     }
 
     /// This process in requests to the server.

@@ -7,7 +7,7 @@ use weir_http::filter::{Handler, HandlerRequest, HandlerResponse, WholeResponse}
 use weir_http_codec::{Fields, Known, RequestHead};
 
 use crate::{
-    access::{Denial, access, is_denied, token_of},
+    access::{Denial, Wait, access, is_denied, token_of},
     backstage, client_api,
     edge::Edge,
     frontend_api, metrics_api, ofrep, reply,
@@ -146,7 +146,8 @@ impl FlagsHandler {
     ) -> Result<HandlerResponse, Denial> {
         let token = self.token(&endpoint, &request.head.fields);
         let (token, source) = (token.ok_or(Denial::Forbidden)?, request.caller.client);
-        let access = access(&self.edge, token, api, source, self.patience()).await?;
+        let wait = Wait { source, needs_flags: endpoint.needs_flags(), patience: self.patience() };
+        let access = access(&self.edge, token, api, wait).await?;
         let (edge, settings) = (&self.edge, &self.settings);
         let is_post = request.head.method() == b"POST";
         let whole: WholeResponse = match endpoint {
@@ -176,7 +177,7 @@ impl FlagsHandler {
         Ok(HandlerResponse::Whole(whole))
     }
 
-    /// How long a request waits for a verdict on its token.
+    /// How long a request waits for a verdict on its token, and for the first flags.
     fn patience(&self) -> Duration {
         match &self.settings.source {
             FlagSource::Upstream(source) => source.validation_timeout,

@@ -35,8 +35,8 @@ pub const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a request with an unknown token waits for the server's verdict. Default 3 s; then the response is a 503.
 pub const VALIDATION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Requests that may wait for a verdict at once. Default 1,000: tokens are unknown only once, and a flood gets a 503 at once.
-pub const VALIDATIONS_MAX: usize = 1_000;
+/// Requests that may wait at once for a verdict or for the first flags. Default 1,000: tokens are unknown only once, and a flood gets a 503 at once.
+pub const WAITING_REQUESTS_MAX: usize = 1_000;
 
 /// Tokens of one source that may wait for a verdict at once. Default 100, of 500 that the next batch has: a source that makes tokens up leaves room
 /// for the others. Clients behind one proxy are one source, unless `trusted_hops` tells them apart.
@@ -104,8 +104,8 @@ pub const COMPRESS_AT_ONCE_MAX: usize = 32 * 1024;
 /// Bytes of a response from which it is compressed. Default 1 KiB: a shorter one fits in one packet.
 pub const COMPRESS_MIN: usize = 1024;
 
-/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics. Default 1 KiB. A sum has the name of its application
-/// and of its flag, so a long one of a body would be copied ten thousand times.
+/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics, and of a text about its SDK or of a label. Default 1 KiB. A
+/// sum has the name of its application and of its flag, so a long one of a body would be copied ten thousand times.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
 
 /// Metrics of applications' own in a body. Default 500: each may cost the copy of 500 values.

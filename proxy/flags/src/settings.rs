@@ -58,7 +58,7 @@ impl FlagSource {
     /// The names of its upstreams: that of the server, and that of the bucket with its backup.
     pub fn upstreams(&self) -> Vec<Arc<str>> {
         match self {
-            Self::Upstream(source) => match &source.backup {
+            Self::Upstream(source) => match source.backup.as_deref() {
                 Some(BackupStore::S3(bucket)) => vec![source.upstream.clone(), bucket.upstream.clone()],
                 _ => vec![source.upstream.clone()],
             },
@@ -76,7 +76,7 @@ pub struct UpstreamSource {
     pub base_path: Box<str>,
     /// The Host of requests to the server.
     pub host: Box<str>,
-    /// The addresses of the server, in order. Other ones are another server.
+    /// The addresses of the server. If none stays, they are those of another server.
     pub endpoints: Arc<[Box<str>]>,
     /// Backend tokens that are known at the start.
     pub tokens: Arc<[Token]>,
@@ -99,17 +99,15 @@ pub struct UpstreamSource {
     /// Fields that each request to the server has, besides those of the protocol.
     pub fields: Arc<[(Box<str>, Secret)]>,
     /// Where copies of the flags and tokens are, from which a start without the server serves. `None`: none are kept.
-    pub backup: Option<BackupStore>,
+    pub backup: Option<Arc<BackupStore>>,
 }
 
 impl UpstreamSource {
-    /// Whether both are one server: the same upstream, at the same addresses, Host and path. Otherwise verdicts and flags of one say nothing
-    /// about the other.
+    /// Whether both are one server: the same upstream and path, with an address in common. Otherwise verdicts and flags of one say nothing about
+    /// the other.
     pub fn is_server_of(&self, other: &Self) -> bool {
-        self.upstream == other.upstream
-            && self.endpoints == other.endpoints
-            && self.host == other.host
-            && self.base_path == other.base_path
+        let has_common = self.endpoints.iter().any(|endpoint| other.endpoints.contains(endpoint));
+        self.upstream == other.upstream && self.base_path == other.base_path && has_common
     }
 }
 

@@ -153,6 +153,16 @@ impl<'a> Endpoint<'a> {
         }
     }
 
+    /// Whether its response is made of flags.
+    pub(crate) const fn needs_flags(&self) -> bool {
+        match self {
+            Self::Features | Self::Feature(_) | Self::Delta | Self::Streaming => true,
+            Self::Evaluate(_) | Self::EvaluateOne(_) | Self::Ofrep | Self::OfrepOne(_) => true,
+            Self::Metrics(_) | Self::BulkMetrics | Self::EdgeMetrics | Self::Register(_) => false,
+            Self::Validate | Self::Backstage(_) | Self::OpenApi => false,
+        }
+    }
+
     /// The word in metrics, by its place in [`Self::NAMES`].
     pub(crate) const fn number(&self) -> usize {
         match self {

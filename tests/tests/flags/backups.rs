@@ -17,7 +17,7 @@ const SAVED: &str = "*:development.saved-secret";
 
 /// The documents as Unleash Edge 19 writes them: a list of pairs, and a list of tokens.
 const EDGE_FEATURES: &str = r#"[["development",{"version":2,"features":[{"name":"of-edge","type":"release","enabled":true,"strategies":[]}],"segments":null,"query":null}]]"#;
-const EDGE_TOKENS: &str = r#"[{"token":"*:development.saved-secret","type":"client","environment":"development","projects":["*"],"status":"Validated"}]"#;
+const EDGE_TOKENS: &str = r#"[{"token":"*:development.lab-backend","type":"client","environment":"development","projects":["*"],"status":"Validated"},{"token":"*:development.saved-secret","type":"client","environment":"development","projects":["*"],"status":"Validated"}]"#;
 
 fn names(gateway: &Gateway) -> Vec<String> {
     let reply = get(&gateway.address, FEATURES, BACKEND);

@@ -73,7 +73,8 @@ fn f5_a_huge_context_is_refused_and_heavy_patterns_cost_no_neighbour() {
     let bomb = json!({ "properties": { "x": "a".repeat(4_000) } }).to_string();
     let reply = post(&gateway.address, "/api/frontend", FRONTEND, &bomb);
     assert!(reply.status == 200 && reply.names().contains(&"plain".to_owned()), "{} {}", reply.status, reply.body);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // Without the bounds it takes minutes; a busy machine takes its time for the connections.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let listed = json!({ "properties": { "x": "user-199999" } }).to_string();
     assert!(post(&gateway.address, "/api/frontend", FRONTEND, &listed).names().contains(&"list".to_owned()));
     gateway.finish();

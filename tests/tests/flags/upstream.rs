@@ -118,6 +118,28 @@ fn flags_that_vanish_without_a_new_revision_stay() {
 }
 
 #[test]
+fn a_token_ends_when_unleash_itself_does_not_know_it_in_two_polls() {
+    let origin = FlagOrigin::start();
+    let gateway = ready(&origin, "");
+    // The words of unleash-server 7.5, whose validations have the token for longer.
+    let words = r#"{"message":"This endpoint requires an API token. Please add an authorization header to your request with a valid token"}"#;
+    let fault =
+        |times: u32| json!({ "endpoint": "features", "times": times, "status": 401, "body": words }).to_string();
+    let good = origin.requests("features", 304);
+    origin.faults(&fault(1));
+    until("polls behind one refusal", POLLS, || (origin.requests("features", 304) >= good + 2).then_some(()));
+    assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 200, "a server that has just started may say so once");
+    origin.faults(&fault(2));
+    until("the end of the token", POLLS, || (get(&gateway.address, FEATURES, BACKEND).status == 403).then_some(()));
+    let validations = origin.all_requests("validate");
+    assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 403);
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    assert_eq!(get(&gateway.address, FEATURES, BACKEND).status, 403, "a reload changes nothing");
+    assert!(origin.all_requests("validate") <= validations + 1, "it is not validated again at once");
+    gateway.finish();
+}
+
+#[test]
 fn refused_polls_are_no_end_of_a_token_and_a_verdict_is() {
     let origin = FlagOrigin::start();
     let gateway = ready(&origin, "");

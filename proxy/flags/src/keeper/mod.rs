@@ -22,7 +22,11 @@ mod tokens;
 mod upload;
 mod upstream;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
 
 use weir_base::Rng;
 use weir_engine::{JoinHandle, spawn};
@@ -52,6 +56,8 @@ struct Desk {
     is_dirty: Signal,
     /// Other tokens are to be polled.
     has_other_sources: Signal,
+    /// Another keeper has taken the state: tasks that still run once more change nothing.
+    is_over: Cell<bool>,
     connection_id: String,
     hostname: Option<String>,
     rng: RefCell<Rng>,
@@ -74,6 +80,16 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Whether both have their backups in one store.
+    fn shares_backup_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Upstream(one), Self::Upstream(other)) => one.backup == other.backup,
+            _ => false,
+        }
+    }
+}
+
 impl Keeper {
     /// Begins. `before` is the keeper with the settings that these replace: its flags stay until newer ones are there.
     pub(crate) fn start(
@@ -90,7 +106,10 @@ impl Keeper {
             }
             FlagSource::File(source) => Source::File(source.clone()),
         };
-        let before = before.map(|keeper| (keeper.desk.source.clone(), keeper.desk.state.take()));
+        let before = before.map(|keeper| {
+            keeper.desk.is_over.set(true);
+            (keeper.desk.source.clone(), keeper.desk.state.take())
+        });
         let desk = Rc::new(Desk {
             state: RefCell::new(State::new(&source, before, seed())),
             edge: edge.clone(),
@@ -98,6 +117,7 @@ impl Keeper {
             http: http.clone(),
             is_dirty: Signal::default(),
             has_other_sources: Signal::default(),
+            is_over: Cell::new(false),
             connection_id: identity::connection_id(),
             hostname: identity::hostname(),
             rng: RefCell::new(Rng::new(seed())),

@@ -14,7 +14,7 @@ use weir_http_codec::Known;
 use super::{Desk, follow, upstream::Call};
 use crate::{
     counts::PollResult,
-    edge::unix_time,
+    edge::{Watched, unix_time},
     limits::{POLL_FAILURES_MAX, POLL_REVOCATIONS_MAX, POLL_TIMEOUT},
     settings::{UpstreamMode, UpstreamSource},
 };
@@ -131,6 +131,10 @@ impl Poller {
         }
         if result == PollResult::Refused {
             self.refused(desk);
+        }
+        if !is_good && !desk.has_flags(&self.environment) {
+            // Requests that wait for the first flags are to come again.
+            desk.publish_to(Watched::Verdicts);
         }
         let mut rng = desk.rng.borrow_mut();
         // A gateway without flags is of no use: it does not wait for an interval.

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) noted_bad: Vec<String>,
     /// The backup is of no use: it is that of a server before.
     pub(super) lacks_backup: bool,
+    /// The generation that the store of backups has. `None`: none of this process.
+    pub(super) saved: Option<u64>,
 }
 
 /// The flags of an environment.
@@ -56,6 +58,7 @@ impl State {
             .as_ref()
             .is_some_and(|(former, _)| matches!(former, Source::Upstream(_)) && !source.shares_state_with(former));
         let before = before.filter(|(former, _)| source.shares_state_with(former));
+        let has_same_backup = before.as_ref().is_some_and(|(former, _)| source.shares_backup_with(former));
         let mut before = before.map(|(_, state)| state).unwrap_or_default();
         // The keeper before may have been compiling them.
         before.environments.values_mut().for_each(|one| one.is_dirty = true);
@@ -80,6 +83,7 @@ impl State {
                     generation: before.generation,
                     revoked: before.revoked,
                     noted_bad: Vec::new(),
+                    saved: before.saved.filter(|_| has_same_backup),
                     lacks_backup: has_other_server || before.lacks_backup,
                 }
             }
@@ -117,8 +121,16 @@ impl Desk {
         self.publish_to(Watched::Flags);
     }
 
-    fn publish_to(&self, changed: Watched) {
+    /// The same, and wakes only those that watch this part of it.
+    pub(super) fn publish_to(&self, changed: Watched) {
+        if self.is_over.get() {
+            return;
+        }
         let mut state = self.state.borrow_mut();
+        if changed == Watched::Flags {
+            // What is published is what a backup would have.
+            state.generation += 1;
+        }
         let table = state.tokens().for_readers();
         let (sources, awaits_sources) = self.sources(&state);
         let built = state.environments.iter().filter_map(|(name, one)| Some((name.clone(), one.built.clone()?)));
@@ -156,6 +168,9 @@ impl Desk {
             tracing::warn!(%token, "the server does not know a token any more, or has changed its rights");
         }
         let Source::Upstream(source) = &self.source else { return };
+        if self.is_over.get() {
+            return;
+        }
         let mut changed = if changes.removed.is_empty() { Watched::Verdicts } else { Watched::Flags };
         {
             let mut state = self.state.borrow_mut();
@@ -165,7 +180,8 @@ impl Desk {
             if source.is_dynamic {
                 let backend = changes.added.iter().filter(|token| token.kind() == Some(TokenType::Backend));
                 let added: Vec<Arc<Token>> = backend.cloned().collect();
-                state.dynamic.retain(|known| added.iter().all(|token| token.secret() != known.secret()));
+                let judged = added.iter().chain(&changes.removed);
+                state.dynamic.retain(|known| judged.clone().all(|token| token.secret() != known.secret()));
                 state.dynamic.extend(added);
             }
             let (sources, awaits) = self.sources(&state);
@@ -203,7 +219,13 @@ impl Desk {
         let mut state = self.state.borrow_mut();
         let is_dynamic = matches!(&self.source, Source::Upstream(source) if source.is_dynamic);
         for token in tokens {
-            if is_dynamic && token.kind() == Some(TokenType::Backend) {
+            // The server may have refused it since the backup was written.
+            let is_bad = state.is_revoked(&token) || State::standing(state.tokens(), &token) == Standing::Invalid;
+            if is_bad {
+                continue;
+            }
+            let is_new = state.dynamic.iter().all(|known| known.secret() != token.secret());
+            if is_dynamic && is_new && token.kind() == Some(TokenType::Backend) {
                 state.dynamic.push(Arc::new(token.clone()));
             }
             state.tokens().restore(token);

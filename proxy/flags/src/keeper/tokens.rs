@@ -37,6 +37,9 @@ pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
 
 /// Notes the tokens that clients have sent, and those of the start that are not good yet.
 fn want_all(desk: &Desk, source: &UpstreamSource) {
+    if desk.is_over.get() {
+        return;
+    }
     let (wanted, now) = (desk.edge.take_wanted(), turn::now());
     let mut state = desk.state.borrow_mut();
     for token in &*source.tokens {

@@ -7,7 +7,7 @@ use weir_base::Secret;
 use weir_engine::settings::{Address, TlsClientSettings};
 
 /// Where the copies of flags and tokens are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum BackupStore {
     /// Two files of a directory.
     Directory(PathBuf),
@@ -21,7 +21,7 @@ pub enum BackupStore {
 pub const BACKUP_ENDPOINTS_MAX: usize = 8;
 
 /// Two keys of a Redis server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RedisBackup {
     /// One server, and replicas that may take its place: the first one that responds as it should is used. 1 to [`BACKUP_ENDPOINTS_MAX`].
     pub endpoints: Arc<[Address]>,
@@ -37,8 +37,8 @@ pub struct RedisBackup {
     pub prefix: Box<str>,
 }
 
-/// Who has access to a bucket.
-#[derive(Clone, Debug)]
+/// The access to a bucket.
+#[derive(Clone, Debug, PartialEq)]
 pub struct S3Access {
     /// The id of the key, which is no secret by itself.
     pub key_id: Secret,
@@ -49,7 +49,7 @@ pub struct S3Access {
 }
 
 /// Two objects of a bucket.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct S3Backup {
     /// The name of the upstream that has the bucket.
     pub upstream: Arc<str>,

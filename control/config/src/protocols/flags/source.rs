@@ -83,9 +83,8 @@ fn upstream(
     let own = of.upstream?;
     let first = own.endpoints.as_ref().and_then(|list| list.value.first());
     let host = first.map(|endpoint| authority(&endpoint.value.0, own.tls.is_some())).unwrap_or_default();
-    let mut endpoints: Vec<Box<str>> =
+    let endpoints: Vec<Box<str>> =
         own.endpoints.iter().flat_map(|list| &list.value).map(|endpoint| endpoint.value.0.to_string().into()).collect();
-    endpoints.sort_unstable();
     let base_path = own.own.flags.flags.base_path.as_ref().map_or("", |path| path.value.0.trim_end_matches('/'));
     Some(UpstreamSource {
         upstream: name,
@@ -102,7 +101,7 @@ fn upstream(
         revalidation_interval: section.revalidation_interval.value.0,
         app_name: section.app_name.value.0.as_str().into(),
         fields: fields(&section.upstream_header, path, reader).into(),
-        backup: backup::store(of, section, path, reader),
+        backup: backup::store(of, section, path, reader).map(Arc::new),
     })
 }
 

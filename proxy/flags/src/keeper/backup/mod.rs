@@ -31,22 +31,23 @@ use crate::{
 
 /// Saves for as long as the keeper lives.
 pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
-    let mut saved = desk.state.borrow().generation;
     loop {
         weir_engine::sleep(BACKUP_INTERVAL).await;
         let generation = desk.state.borrow().generation;
-        // What could not be written is written at the next interval.
-        if generation != saved && save(&desk, &source).await {
-            saved = generation;
+        let is_saved = desk.state.borrow().saved == Some(generation);
+        // A failed write is repeated at the next interval.
+        if !is_saved && save(&desk, &source).await {
+            desk.state.borrow_mut().saved = Some(generation);
         }
     }
 }
 
 /// Saves the present state. False: a failure, which is logged, and the copies before stay.
 pub(super) async fn save(desk: &Desk, source: &UpstreamSource) -> bool {
-    let Some(store) = source.backup.clone() else { return true };
+    let Some(store) = source.backup.as_deref().cloned() else { return true };
     let view = desk.edge.view();
-    if view.environments.is_empty() {
+    // Without flags the copies before are the best that there are, unless the server knows no token of theirs any more.
+    if view.environments.is_empty() && (view.awaits_sources || !view.sources.is_empty()) {
         return true;
     }
     let made = run_blocking(move || copies(&view)).await.map_err(|error| error.to_string());
@@ -108,7 +109,7 @@ enum Attempt {
 /// Takes the state of the documents, and waits for it for a while. Without a usable one the start is from the server, and the log says why.
 /// The task that is left tries again while the store is out of reach and there are no flags.
 pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) -> Option<JoinHandle<()>> {
-    let store = source.backup.clone()?;
+    let store = source.backup.as_deref().cloned()?;
     let mut first = Box::pin(first_attempts(desk.clone(), store.clone()));
     let ended = weir_engine::timeout(BACKUP_START_TIMEOUT, &mut first).await.ok();
     if ended == Some(Attempt::Over) {
