@@ -20,6 +20,9 @@ use crate::{
 /// The description of the API for tools (OpenAPI 3.1).
 const OPENAPI: &[u8] = include_bytes!("../openapi.json");
 
+/// The page that shows it.
+const OPENAPI_PAGE: &[u8] = include_bytes!("../openapi.html");
+
 /// Serves the requests of a listener, on all workers.
 pub(crate) struct FlagsHandler {
     pub(crate) edge: Arc<Edge>,
@@ -133,6 +136,7 @@ impl FlagsHandler {
                 validate_api::validate(&self.edge, &request.body, request.caller.client, self.patience()).await
             }
             Endpoint::Backstage(backstage) => backstage::respond(&self.edge, *backstage),
+            Endpoint::OpenApiPage => reply::page(OPENAPI_PAGE),
             _ => reply::json(200, OPENAPI),
         })
     }
@@ -172,7 +176,9 @@ impl FlagsHandler {
             Endpoint::Register(_) => metrics_api::register(edge, &access, request),
             Endpoint::Ofrep => ofrep::evaluate(&access, request)?,
             Endpoint::OfrepOne(key) => ofrep::evaluate_one(&access, request, &key)?,
-            Endpoint::Validate | Endpoint::Backstage(_) | Endpoint::OpenApi => reply::empty(404),
+            Endpoint::Validate | Endpoint::Backstage(_) | Endpoint::OpenApi | Endpoint::OpenApiPage => {
+                reply::empty(404)
+            }
         };
         Ok(HandlerResponse::Whole(whole))
     }

@@ -54,6 +54,15 @@ pub(crate) fn text(status: u16, content_type: &str, body: impl Into<Bytes>) -> W
     WholeResponse { status, fields, body: body.into() }
 }
 
+/// A page that loads nothing but what stands beside it.
+pub(crate) fn page(body: &'static [u8]) -> WholeResponse {
+    const POLICY: &[u8] =
+        b"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'";
+    let mut response = text(200, "text/html; charset=utf-8", body);
+    response.fields.push(b"content-security-policy", POLICY);
+    response
+}
+
 /// A document with its entity tag, and with a coding that is on it already.
 pub(crate) fn tagged(body: Bytes, tag: &str, coding: Option<Coding>) -> WholeResponse {
     let mut response = json(200, body);

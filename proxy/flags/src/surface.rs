@@ -35,6 +35,8 @@ pub(crate) enum Endpoint<'a> {
     Backstage(Backstage),
     /// `/docs/openapi.json`, and the older path.
     OpenApi,
+    /// `/docs/openapi`: a page that shows the document.
+    OpenApiPage,
     /// `/ofrep/v1/evaluate/flags`
     Ofrep,
     /// `/ofrep/v1/evaluate/flags/{key}`
@@ -93,9 +95,8 @@ impl<'a> Endpoint<'a> {
             ("api", "frontend" | "proxy") => Self::of_frontend(rest, second == "frontend"),
             ("edge", "validate") if rest == ["", "", ""] => Some(Self::Validate),
             ("internal-backstage", word) if rest == ["", "", ""] => Backstage::of(word).map(Self::Backstage),
-            ("docs", "openapi" | "openapi.json") | ("api-doc", "openapi.json") if rest == ["", "", ""] => {
-                Some(Self::OpenApi)
-            }
+            ("docs" | "api-doc", "openapi.json") if rest == ["", "", ""] => Some(Self::OpenApi),
+            ("docs", "openapi") if rest == ["", "", ""] => Some(Self::OpenApiPage),
             ("ofrep", "v1") => match rest {
                 ["evaluate", "flags", ""] => Some(Self::Ofrep),
                 ["evaluate", "flags", key] => Some(Self::OfrepOne(decoded(key)?)),
@@ -134,7 +135,8 @@ impl<'a> Endpoint<'a> {
     pub(crate) const fn methods(&self) -> Methods {
         match self {
             Self::Features | Self::Evaluate(_) | Self::EvaluateOne(_) => Methods::Both,
-            Self::Feature(_) | Self::Delta | Self::Streaming | Self::Backstage(_) | Self::OpenApi => Methods::Get,
+            Self::Feature(_) | Self::Delta | Self::Streaming | Self::Backstage(_) => Methods::Get,
+            Self::OpenApi | Self::OpenApiPage => Methods::Get,
             Self::Metrics(_) | Self::BulkMetrics | Self::EdgeMetrics | Self::Register(_) | Self::Validate => {
                 Methods::Post
             }
@@ -149,7 +151,7 @@ impl<'a> Endpoint<'a> {
             Self::BulkMetrics | Self::EdgeMetrics => Some(Api::Client),
             Self::Metrics(api) | Self::Register(api) => Some(*api),
             Self::Evaluate(_) | Self::EvaluateOne(_) | Self::Ofrep | Self::OfrepOne(_) => Some(Api::Frontend),
-            Self::Validate | Self::Backstage(_) | Self::OpenApi => None,
+            Self::Validate | Self::Backstage(_) | Self::OpenApi | Self::OpenApiPage => None,
         }
     }
 
@@ -159,7 +161,7 @@ impl<'a> Endpoint<'a> {
             Self::Features | Self::Feature(_) | Self::Delta | Self::Streaming => true,
             Self::Evaluate(_) | Self::EvaluateOne(_) | Self::Ofrep | Self::OfrepOne(_) => true,
             Self::Metrics(_) | Self::BulkMetrics | Self::EdgeMetrics | Self::Register(_) => false,
-            Self::Validate | Self::Backstage(_) | Self::OpenApi => false,
+            Self::Validate | Self::Backstage(_) | Self::OpenApi | Self::OpenApiPage => false,
         }
     }
 
@@ -176,7 +178,7 @@ impl<'a> Endpoint<'a> {
             Self::EvaluateOne(_) => 7,
             Self::Validate => 8,
             Self::Backstage(_) => 9,
-            Self::OpenApi => 10,
+            Self::OpenApi | Self::OpenApiPage => 10,
             Self::Ofrep | Self::OfrepOne(_) => 11,
         }
     }

@@ -218,11 +218,15 @@ fn operators_turn_endpoints_on_and_off() {
         ("/internal-backstage/instancedata", 200),
         ("/internal-backstage/info", 200),
         ("/docs/openapi.json", 200),
+        ("/docs/openapi", 200),
     ] {
         assert_eq!(get(address, path, "").status, status, "{path}");
     }
     let api = get(address, "/docs/openapi.json", "").json();
     assert!(api["paths"]["/api/client/features"]["get"].is_object(), "the description names the paths");
+    let page = get(address, "/docs/openapi", "");
+    assert_eq!(page.field("content-type").as_deref(), Some("text/html; charset=utf-8"));
+    assert!(page.field("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
     let metrics = json!({ "appName": "x", "bucket": { "start": "a", "stop": "b", "toggles": { "a.on": { "yes": 2, "no": 3 } } } });
     assert_eq!(post(address, "/api/client/metrics", BACKEND, &metrics.to_string()).status, 202);
     let counters = get(address, "/internal-backstage/metrics", "").body;

@@ -64,8 +64,8 @@ section! {
         /// applications and for metrics of their own, and no flood of them drops counts of flags.
         default metrics_bytes_max: ByteSize = ByteSize::new(flags::METRICS_BYTES_MAX as u64)
             => ByteSize::kib(256)..=ByteSize::mib(1_024);
-        /// How long a request with an unknown token waits until the upstream has validated the token. Then it gets 503 with
-        /// `Retry-After`, because SDKs stop for ever after 401 and 403. `0s` responds with 503 at once.
+        /// How long a request waits until the upstream has validated its token and the first flags are there. Then it gets 503
+        /// with `Retry-After`, because SDKs stop for ever after 401 and 403. `0s` responds with 503 at once.
         default validation_timeout: Period = Period(flags::VALIDATION_TIMEOUT) => Period::secs(0)..=Period::secs(30);
         /// Interval at which valid tokens are validated again.
         default revalidation_interval: Period = Period(flags::REVALIDATION_INTERVAL) => Period::secs(1)..=INTERVAL_MAX;
