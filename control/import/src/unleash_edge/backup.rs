@@ -59,18 +59,21 @@ fn redis(
     let Some(first) = urls.first() else { return Ok(()) };
     let table = more.table("flags").table("backup_redis");
     table.set("endpoints", Value::texts(urls.iter().map(|url| &*url.endpoint)));
-    match options.last("redis-username") {
-        Some(user) => table.set("user", Value::text(&user.value)),
-        None if !first.user.is_empty() => table.set("user", Value::text(&first.user)),
-        None => {}
-    }
-    let name = "UNLEASH_REDIS_PASSWORD";
-    let password = secrets.of(options, "redis-password", name, &mut config.notes);
-    let in_url = first.has_password.then(|| given.place.clone());
-    let password = password.or_else(|| Some(secrets.inline(name, &in_url?, &mut config.notes)));
+    let user = options.last("redis-username").map_or(&first.user, |user| &user.value).clone();
+    let password = password(options, first, given, secrets, &mut config.notes);
     let table = more.table("flags").table("backup_redis");
-    if let Some(password) = password {
-        table.set("password", password);
+    match password {
+        Some(password) => {
+            if !user.is_empty() {
+                table.set("user", Value::text(user));
+            }
+            table.set("password", password);
+        }
+        None if !user.is_empty() => {
+            let why = "a user without a password does not log in";
+            config.notes.push(Note::new(&given.place, format!("the user {user}"), why, "user and password"));
+        }
+        None => {}
     }
     if let Some(database) = first.database {
         table.set("database", Value::Number(database));
@@ -85,19 +88,39 @@ fn redis(
     Ok(())
 }
 
+/// A variable with the password, which stands in the URL or in an option of its own.
+fn password(
+    options: &Options,
+    url: &RedisUrl,
+    given: &Given,
+    secrets: &mut Secrets,
+    notes: &mut Vec<Note>,
+) -> Option<Value> {
+    const VARIABLE: &str = "UNLEASH_REDIS_PASSWORD";
+    if options.last("redis-password").is_some() || !url.has_password {
+        return secrets.of(options, "redis-password", VARIABLE, notes);
+    }
+    let name = secrets.name(VARIABLE);
+    let why = format!("the password in the URL is a secret: set the variable {name} to it, without percent-encoding");
+    notes.push(Note::new(&given.place, name.clone(), why, ""));
+    Some(Value::text(format!("env:{name}")))
+}
+
 /// Reads `scheme://[user[:password]@]host[:port][/database]`, or a scheme of sockets and a path.
 fn url(given: &Given, text: &str, port: Option<u64>) -> Result<RedisUrl, Mistake> {
     let wrong = |why: &str| Mistake::new(&given.place, format!("a URL of Redis {why}"));
     let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("has a scheme"))?;
     let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
     let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
+    let (user, has_password) = (decoded(user), password.is_some());
     let is_tls = match scheme {
         "redis" | "tcp" => false,
         "rediss" | "tls" => true,
         "unix" | "redis+unix" | "redis-unix" => {
-            let endpoint = format!("unix:{rest}");
-            let has_password = password.is_some();
-            return Ok(RedisUrl { is_tls: false, endpoint, user: user.to_owned(), has_password, database: None });
+            // A query may have secrets.
+            let path = rest.split_once('?').map_or(rest, |(path, _)| path);
+            let endpoint = format!("unix:{path}");
+            return Ok(RedisUrl { is_tls: false, endpoint, user, has_password, database: None });
         }
         _ => return Err(wrong("begins with redis, rediss or unix")),
     };
@@ -114,7 +137,27 @@ fn url(given: &Given, text: &str, port: Option<u64>) -> Result<RedisUrl, Mistake
         "" => None,
         number => Some(number.parse().map_err(|_| wrong("has a number of a database as its path"))?),
     };
-    Ok(RedisUrl { is_tls, endpoint, user: user.to_owned(), has_password: password.is_some(), database })
+    Ok(RedisUrl { is_tls, endpoint, user, has_password, database })
+}
+
+/// A part of a URL without its percent-encoding. One that is no UTF-8 stays as it stands.
+fn decoded(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let digit = |at: usize| behind.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        rest = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high << 4 | low) as u8);
+                &behind[2..]
+            }
+            _ => {
+                bytes.push(first);
+                behind
+            }
+        };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
 }
 
 fn s3(options: &Options, bucket: &Given, more: &mut Table, config: &mut Config) -> Result<(), Mistake> {

@@ -41,7 +41,7 @@ impl Secrets {
     }
 
     /// The name of a new variable.
-    fn name(&mut self, wanted: &str) -> String {
+    pub(super) fn name(&mut self, wanted: &str) -> String {
         let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let base: String = wanted.chars().map(word).collect();
         let mut numbered = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}_{number}")));

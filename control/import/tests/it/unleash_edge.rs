@@ -75,7 +75,7 @@ fn an_offline_edge_has_a_file_and_no_upstream() {
 #[test]
 fn backups_stay_in_the_store_of_unleash_edge() {
     let imported = |options: &str| words("", &format!("edge -u http://127.0.0.1:4242 -t *:development.s {options}"));
-    let redis = imported("--redis-url redis://edge:not-to-be-repeated@redis.internal:6380/3 --redis-secure");
+    let redis = imported("--redis-url redis://e%64ge:not-to-be-repeated@redis.internal:6380/3 --redis-secure");
     for wanted in [
         "[listener.flags.backup_redis]\n",
         "endpoints = [\"redis.internal:6380\"]\n",
