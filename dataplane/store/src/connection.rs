@@ -17,6 +17,14 @@ const FRAME_BYTES_MAX: usize = 64;
 /// Bytes of an error of the server in a message. Those of Redis are shorter.
 const REFUSAL_BYTES_MAX: usize = 256;
 
+/// The error of a login without the words that a server without `AUTH` repeats: they are secrets.
+fn without_arguments(mut error: StoreError) -> StoreError {
+    if let Some(at) = error.what.find(", with args") {
+        error.what.truncate(at);
+    }
+    error
+}
+
 /// Why a server has not responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
@@ -97,7 +105,7 @@ impl Connection {
             let mut words: Vec<&[u8]> = vec![b"AUTH"];
             words.extend(login.username.map(str::as_bytes));
             words.push(password.expose());
-            connection.command(&words)?;
+            connection.command(&words).map_err(without_arguments)?;
         }
         Ok(connection)
     }
