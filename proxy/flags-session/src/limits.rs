@@ -19,6 +19,9 @@ pub const TOKENS_BATCH_BYTES_MAX: usize = 64 * 1024;
 /// costs the others a few batches a minute, and a flood of new ones cannot keep a known one from its validation for longer.
 pub const TOKEN_SETBACK: Duration = Duration::from_secs(60);
 
+/// Batches with a new token alone that may fail, until it waits no longer. Default 3: tokens on which the server chokes would fill the table.
+pub const TOKEN_FAILURES_MAX: u32 = 3;
+
 /// The time between two batches of tokens. Default 1 s: requests with new tokens wait for it.
 pub const TOKEN_BATCH_INTERVAL: Duration = Duration::from_secs(1);
 

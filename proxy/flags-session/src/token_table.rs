@@ -10,8 +10,8 @@ use weir_base::{Secret, Time};
 use weir_flags_codec::tokens::{TokensToValidate, ValidatedToken, ValidatedTokens};
 
 use crate::limits::{
-    TOKEN_BATCH_INTERVAL, TOKEN_REVALIDATION_INTERVAL, TOKEN_SETBACK, TOKENS_BATCH_BYTES_MAX, TOKENS_INVALID_MAX,
-    TOKENS_INVALID_TTL, TOKENS_PENDING_MAX,
+    TOKEN_BATCH_INTERVAL, TOKEN_FAILURES_MAX, TOKEN_REVALIDATION_INTERVAL, TOKEN_SETBACK, TOKENS_BATCH_BYTES_MAX,
+    TOKENS_INVALID_MAX, TOKENS_INVALID_TTL, TOKENS_PENDING_MAX,
 };
 use crate::token::Token;
 
@@ -35,13 +35,22 @@ pub struct TokenTable {
     /// The same from the oldest. Marks of tokens that are no longer bad since then have no meaning.
     marks: VecDeque<(u64, Time)>,
     /// From the oldest.
-    pending: VecDeque<(u64, Arc<Secret>)>,
+    pending: VecDeque<Pending>,
     pending_hashes: HashSet<u64>,
     last_batch: Option<Time>,
     /// The hashes of the batch on its way.
     in_flight: Vec<u64>,
     /// Tokens of the next batch. It shrinks with each failure, since one token may be the cause.
     batch_tokens_max: usize,
+}
+
+/// A token that waits for a verdict.
+#[derive(Clone)]
+struct Pending {
+    hash: u64,
+    secret: Arc<Secret>,
+    /// Batches of it alone that have failed.
+    failures: u32,
 }
 
 #[derive(Clone)]
@@ -193,7 +202,7 @@ impl TokenTable {
         }
         let is_wanted = self.find(text, now) == Standing::Unknown && self.pending.len() < TOKENS_PENDING_MAX;
         if is_wanted {
-            self.pending.push_back((hash, Arc::new(text.into())));
+            self.pending.push_back(Pending { hash, secret: Arc::new(text.into()), failures: 0 });
             self.pending_hashes.insert(hash);
         }
         is_wanted
@@ -233,7 +242,7 @@ impl TokenTable {
         last.sort_by_key(|(_, good)| good.failed);
         let first = first.into_iter().map(|(hash, good)| (hash, &good.secret));
         let last = last.into_iter().map(|(hash, good)| (hash, &good.secret));
-        let pending = self.pending.iter().map(|(hash, secret)| (*hash, secret));
+        let pending = self.pending.iter().map(|token| (token.hash, &token.secret));
         first.chain(pending).chain(last)
     }
 
@@ -285,27 +294,32 @@ impl TokenTable {
                 }
             }
         }
-        self.pending.retain(|(hash, _)| !judged.contains(hash));
+        self.pending.retain(|token| !judged.contains(&token.hash));
         self.pending_hashes.retain(|hash| !judged.contains(hash));
         self.forget_bad(now);
         changes
     }
 
     /// The batch has no response, or one that says nothing about its tokens. They wait for the next batches, which are smaller until a verdict
-    /// comes. A token that fails alone lets the others pass: the server may choke on it.
-    pub fn on_failure(&mut self) {
+    /// comes. A token that fails alone lets the others pass: the server may choke on it. Returns a new one that has failed so too often: it waits no
+    /// longer, and a client may send it again.
+    pub fn on_failure(&mut self) -> Option<String> {
         let batch = std::mem::take(&mut self.in_flight);
         if batch.is_empty() {
-            return;
+            return None;
         }
         self.batch_tokens_max = (batch.len() / 2).max(1);
-        let [hash] = *batch else { return };
+        let [hash] = *batch else { return None };
         self.good.get_mut(&hash).into_iter().flatten().for_each(|good| good.failed = self.last_batch);
-        if let Some(at) = self.pending.iter().position(|(other, _)| *other == hash)
-            && let Some(token) = self.pending.remove(at)
-        {
+        let at = self.pending.iter().position(|token| token.hash == hash)?;
+        let mut token = self.pending.remove(at)?;
+        token.failures += 1;
+        if token.failures < TOKEN_FAILURES_MAX {
             self.pending.push_back(token);
+            return None;
         }
+        self.pending_hashes.remove(&hash);
+        token.secret.expose_str().map(str::to_owned)
     }
 
     /// The good tokens.

@@ -95,6 +95,13 @@ impl Counts {
         one.last_good = if is_good { Some(unix_time()) } else { one.last_good };
     }
 
+    /// The polls of an environment begin: its flags may be on their way again.
+    pub(crate) fn begin(&self, environment: &str) {
+        if let Some(one) = lock(&self.polled).get_mut(environment) {
+            one.is_failing = false;
+        }
+    }
+
     /// The last poll of an environment has not shown its flags.
     pub(crate) fn is_failing(&self, environment: &str) -> bool {
         lock(&self.polled).get(environment).is_some_and(|one| one.is_failing)

@@ -132,12 +132,18 @@ impl Keeper {
         Self { desk, _tasks: tasks }
     }
 
-    /// The last work at the end of the process: the backup is written, and metrics go out once. A server that hangs costs the metrics alone.
+    /// The last work at the end of the process: the backup is written if it lacks something, and metrics go out once. Neither waits for the other.
     pub(crate) async fn finish(&self) {
-        if let Source::Upstream(source) = &self.desk.source {
-            backup::save(&self.desk, source).await;
-            upload::last(&self.desk, source).await;
-        }
+        let Source::Upstream(source) = &self.desk.source else { return };
+        let (desk, own) = (self.desk.clone(), source.clone());
+        let saving = spawn(async move {
+            let is_saved = desk.state.borrow().saved == Some(desk.state.borrow().generation);
+            if !is_saved {
+                backup::save(&desk, &own).await;
+            }
+        });
+        upload::last(&self.desk, source).await;
+        let _ = saving.await;
     }
 
     /// The keeper's own handle on its last work, which outlives a borrow of the keeper.

@@ -71,16 +71,22 @@ async fn run(desk: Rc<Desk>, source: UpstreamSource, token: Arc<Token>) {
         lacks_mode: false,
         last: None,
     };
+    desk.edge.counts.begin(&poller.environment);
     // Beside the first poll, which does not wait for it.
     let registered = (desk.clone(), source.clone(), poller.token.clone());
     let _registration = spawn(async move { register(&registered.0, &registered.1, &registered.2).await });
     loop {
+        let lacked_mode = poller.lacks_mode;
         let result = match source.mode {
             UpstreamMode::Polling => poller.poll(&desk, &source).await,
             _ if poller.lacks_mode => poller.poll(&desk, &source).await,
             UpstreamMode::Delta => poller.delta(&desk, &source).await,
             UpstreamMode::Streaming => follow::run(&desk, &source, &mut poller).await,
         };
+        if poller.lacks_mode && !lacked_mode {
+            // The server has no such endpoint, which is no failure of a poll.
+            continue;
+        }
         let wait = poller.note(&desk, &source, result);
         weir_engine::sleep(wait).await;
     }
@@ -120,7 +126,7 @@ impl Poller {
         desk.edge.counts.polled(&self.environment, result);
         let is_good = matches!(result, PollResult::Changed | PollResult::Unchanged);
         match is_good {
-            true => (self.failures, self.failed_in_row, self.revocations) = (self.failures.saturating_sub(1), 0, 0),
+            true => (self.failures, self.failed_in_row) = (self.failures.saturating_sub(1), 0),
             false => {
                 self.failures = (self.failures + 1).min(POLL_FAILURES_MAX);
                 self.failed_in_row += 1;
@@ -129,8 +135,9 @@ impl Poller {
         if self.last.replace(result) != Some(result) && !is_good {
             tracing::error!(environment = &*self.environment, token = %self.token, ?result, "a poll of the server failed; the last flags stay");
         }
-        if result == PollResult::Refused {
-            self.refused(desk);
+        match result {
+            PollResult::Refused => self.refused(desk),
+            _ => self.revocations = 0,
         }
         if !is_good && !desk.has_flags(&self.environment) {
             // Requests that wait for the first flags are to come again.

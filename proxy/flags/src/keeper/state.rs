@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) noted_bad: Vec<String>,
     /// The backup is of no use: it is that of a server before.
     pub(super) lacks_backup: bool,
+    /// There were flags of this server.
+    pub(super) had_flags: bool,
     /// The generation that the store of backups has. `None`: none of this process.
     pub(super) saved: Option<u64>,
 }
@@ -83,6 +85,7 @@ impl State {
                     generation: before.generation,
                     revoked: before.revoked,
                     noted_bad: Vec::new(),
+                    had_flags: before.had_flags,
                     saved: before.saved.filter(|_| has_same_backup),
                     lacks_backup: has_other_server || before.lacks_backup,
                 }
@@ -104,10 +107,15 @@ impl State {
     }
 
     /// Whether the server has revoked a token of late.
-    pub(super) fn is_revoked(&self, token: &Token) -> bool {
+    pub(super) fn is_revoked(&self, text: &[u8]) -> bool {
         let now = turn::now();
         let mut revoked = self.revoked.iter();
-        revoked.any(|(other, at)| other.secret() == token.secret() && now.since(*at) < REVOCATION_HOLD)
+        revoked.any(|(other, at)| other.secret().matches(text) && now.since(*at) < REVOCATION_HOLD)
+    }
+
+    /// Whether the server has revoked any token of late.
+    pub(super) fn has_revoked(&self) -> bool {
+        self.revoked.iter().any(|(_, at)| turn::now().since(*at) < REVOCATION_HOLD)
     }
 
     fn standing<'a>(table: &'a TokenTable, token: &Token) -> Standing<'a> {
@@ -128,7 +136,7 @@ impl Desk {
         }
         let mut state = self.state.borrow_mut();
         if changed == Watched::Flags {
-            // What is published is what a backup would have.
+            // A backup has the published flags.
             state.generation += 1;
         }
         let table = state.tokens().for_readers();
@@ -220,7 +228,8 @@ impl Desk {
         let is_dynamic = matches!(&self.source, Source::Upstream(source) if source.is_dynamic);
         for token in tokens {
             // The server may have refused it since the backup was written.
-            let is_bad = state.is_revoked(&token) || State::standing(state.tokens(), &token) == Standing::Invalid;
+            let is_bad = state.is_revoked(token.secret().expose())
+                || State::standing(state.tokens(), &token) == Standing::Invalid;
             if is_bad {
                 continue;
             }
@@ -268,6 +277,7 @@ impl Desk {
         }
         one.history.record(one.flags.revision(), events);
         one.is_dirty = true;
+        state.had_flags = true;
         state.generation += 1;
         self.is_dirty.notify();
         Ok(true)

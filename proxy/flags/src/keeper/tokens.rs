@@ -44,7 +44,7 @@ fn want_all(desk: &Desk, source: &UpstreamSource) {
     let mut state = desk.state.borrow_mut();
     for token in &*source.tokens {
         let text = token.secret().expose_str().unwrap_or_default();
-        if !state.is_revoked(token) && state.tokens().find(text, now) == Standing::Invalid {
+        if !state.is_revoked(text.as_bytes()) && state.tokens().find(text, now) == Standing::Invalid {
             // A token that is created later is good then, without a restart.
             state.tokens().doubt(text);
         }
@@ -95,11 +95,16 @@ async fn validate(desk: &Desk, source: &UpstreamSource, batch: &TokensToValidate
         Some(Err(_)) | None => Err(Failure::Lost),
     };
     match verdict {
-        Ok(verdict) => {
+        Ok(mut verdict) => {
             if last.take().is_some() {
                 tracing::info!("the server validates tokens again");
             }
-            let changes = desk.state.borrow_mut().tokens().on_verdict(batch, &verdict, turn::now());
+            let changes = {
+                let mut state = desk.state.borrow_mut();
+                // The server's own response to polls is newer than its copy of the tokens.
+                verdict.tokens.retain(|token| !state.is_revoked(token.token.as_bytes()));
+                state.tokens().on_verdict(batch, &verdict, turn::now())
+            };
             desk.edge.settle(&batch.tokens);
             note_bad(desk, source);
             desk.on_changes(&changes);
@@ -109,7 +114,8 @@ async fn validate(desk: &Desk, source: &UpstreamSource, batch: &TokensToValidate
             if last.replace(failure) != Some(failure) {
                 tracing::error!(?failure, tokens = batch.tokens.len(), "the server does not validate tokens");
             }
-            desk.state.borrow_mut().tokens().on_failure();
+            let given_up = desk.state.borrow_mut().tokens().on_failure();
+            desk.edge.settle(given_up.as_slice());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::{
     fs, io,
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use super::document::{Copies, Document, SEALED_BYTES_MAX};
@@ -38,7 +39,10 @@ pub(super) fn save(folder: &Path, copies: &Copies) -> Result<(), String> {
 /// Writes a file as a whole, or leaves the one before. Only its owner may read it: it has secrets.
 fn write(folder: &Path, name: &str, text: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    // The save at the end of the process may meet a regular one.
+    static SAVES: AtomicU32 = AtomicU32::new(0);
+    let number = SAVES.fetch_add(1, Ordering::Relaxed);
+    let temporary = folder.join(format!(".{name}.{}.{number}", std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(text)?;
     file.sync_all()?;

@@ -15,16 +15,22 @@ mod document;
 mod redis;
 mod s3;
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 use weir_engine::{JoinHandle, run_blocking, spawn};
 use weir_flags_codec::tokens::ValidatedToken;
 use weir_flags_session::{Projects, Token};
 
 use self::document::{Copies, Document, Restored, sealed};
-use super::Desk;
+use super::{Desk, state::State};
 use crate::{
-    edge::View,
+    edge::{Signal, View},
+    environment::lock,
     limits::{BACKUP_FIRST_RETRY, BACKUP_INTERVAL, BACKUP_RETRY_INTERVAL, BACKUP_START_TIMEOUT},
     settings::{BackupStore, UpstreamSource},
 };
@@ -46,8 +52,7 @@ pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
 pub(super) async fn save(desk: &Desk, source: &UpstreamSource) -> bool {
     let Some(store) = source.backup.as_deref().cloned() else { return true };
     let view = desk.edge.view();
-    // Without flags the copies before are the best that there are, unless the server knows no token of theirs any more.
-    if view.environments.is_empty() && (view.awaits_sources || !view.sources.is_empty()) {
+    if !is_worth_saving(&desk.state.borrow(), &view) {
         return true;
     }
     let made = run_blocking(move || copies(&view)).await.map_err(|error| error.to_string());
@@ -61,13 +66,41 @@ pub(super) async fn save(desk: &Desk, source: &UpstreamSource) -> bool {
     written.is_ok()
 }
 
+/// Whether a state is better than the copies that are there. They are the best that there are while the flags of a source are missing. A state
+/// without any flags is better if the server knows no token of theirs any more, which a verdict has said and not a response to a poll alone.
+fn is_worth_saving(state: &State, view: &View) -> bool {
+    let has_flags = |name: Option<&str>| name.is_some_and(|name| view.environments.contains_key(name));
+    let is_whole = view.sources.iter().all(|source| has_flags(source.environment()));
+    match view.environments.is_empty() {
+        true => state.had_flags && !view.awaits_sources && view.sources.is_empty() && !state.has_revoked(),
+        false => is_whole || state.saved.is_some(),
+    }
+}
+
 async fn write(desk: &Desk, store: BackupStore, copies: Copies) -> Result<(), String> {
     let written = match store {
         BackupStore::Directory(folder) => run_blocking(move || directory::save(&folder, &copies)).await,
-        BackupStore::Redis(backup) => run_blocking(move || redis::save(&backup, &copies)).await,
+        BackupStore::Redis(backup) => return on_thread(move || redis::save(&backup, &copies)).await,
         BackupStore::S3(backup) => Ok(s3::save(desk, &backup, copies).await),
     };
     written.map_err(|error| error.to_string())?
+}
+
+/// Does what waits for a server on a thread of its own: those of the worker are for all of its sessions.
+async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+    struct Done<T>(Arc<(Signal, Mutex<Option<T>>)>);
+    impl<T> Drop for Done<T> {
+        fn drop(&mut self) {
+            self.0.0.notify();
+        }
+    }
+    let shared = Arc::new((Signal::default(), Mutex::new(None)));
+    let done = Done(shared.clone());
+    let run = move || *lock(&done.0.1) = Some(work());
+    thread::Builder::new().name("flags-backup".to_owned()).spawn(run).map_err(|error| error.to_string())?;
+    shared.0.wait().await;
+    let result = lock(&shared.1).take();
+    result.unwrap_or_else(|| Err("the thread has panicked".to_owned()))
 }
 
 /// The documents of a state.
@@ -135,10 +168,12 @@ pub(super) async fn restore(desk: &Rc<Desk>, source: &UpstreamSource) -> Option<
     }))
 }
 
-/// Whether the flags of a backup are of use: there are no other ones, and it is one of the same server.
+/// Whether the flags of a backup are of use: a source has no other ones, and it is one of the same server.
 fn is_of_use(desk: &Desk) -> bool {
+    let view = desk.edge.view();
     let state = desk.state.borrow();
-    state.environments.is_empty() && !state.lacks_backup
+    let lacks = |source: &Arc<Token>| source.environment().is_some_and(|name| !state.environments.contains_key(name));
+    (state.environments.is_empty() || view.sources.iter().any(lacks)) && !state.lacks_backup
 }
 
 /// The attempts of a start. The second one is soon: an upstream may not have the addresses of its names yet.
@@ -178,7 +213,7 @@ async fn attempt(desk: Rc<Desk>, store: BackupStore) -> Attempt {
 async fn load(desk: &Desk, store: BackupStore) -> Result<Option<Copies>, String> {
     let read = match store {
         BackupStore::Directory(folder) => run_blocking(move || directory::load(&folder)).await,
-        BackupStore::Redis(backup) => run_blocking(move || redis::load(&backup)).await,
+        BackupStore::Redis(backup) => return on_thread(move || redis::load(&backup)).await,
         BackupStore::S3(backup) => Ok(s3::load(desk, &backup).await),
     };
     read.map_err(|error| error.to_string())?
@@ -194,7 +229,8 @@ fn name_of(store: &BackupStore, document: Document) -> String {
 }
 
 fn take(desk: &Rc<Desk>, restored: Restored) {
-    for (environment, document) in restored.environments {
+    let missing = restored.environments.into_iter().filter(|(environment, _)| !desk.has_flags(environment));
+    for (environment, document) in missing {
         if let Err(error) = desk.restore(&environment, document) {
             tracing::error!(%error, environment, "the backup of an environment cannot be used");
         }
