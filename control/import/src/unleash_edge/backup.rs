@@ -1,5 +1,7 @@
 //! The store of backups: a directory, a Redis server or a bucket.
 
+use percent_encoding::percent_decode_str;
+
 use super::secrets::Secrets;
 use super::words::{Given, Options};
 use crate::model::{Config, Upstream};
@@ -112,7 +114,8 @@ fn url(given: &Given, text: &str, port: Option<u64>) -> Result<RedisUrl, Mistake
     let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("has a scheme"))?;
     let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
     let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
-    let (user, has_password) = (decoded(user), password.is_some());
+    let user = percent_decode_str(user).decode_utf8_lossy().into_owned();
+    let has_password = password.is_some();
     let is_tls = match scheme {
         "redis" | "tcp" => false,
         "rediss" | "tls" => true,
@@ -138,26 +141,6 @@ fn url(given: &Given, text: &str, port: Option<u64>) -> Result<RedisUrl, Mistake
         number => Some(number.parse().map_err(|_| wrong("has a number of a database as its path"))?),
     };
     Ok(RedisUrl { is_tls, endpoint, user, has_password, database })
-}
-
-/// A part of a URL without its percent-encoding. One that is no UTF-8 stays as it stands.
-fn decoded(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let digit = |at: usize| behind.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        rest = match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high << 4 | low) as u8);
-                &behind[2..]
-            }
-            _ => {
-                bytes.push(first);
-                behind
-            }
-        };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
 }
 
 fn s3(options: &Options, bucket: &Given, more: &mut Table, config: &mut Config) -> Result<(), Mistake> {

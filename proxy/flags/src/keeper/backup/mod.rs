@@ -96,7 +96,10 @@ async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> +
     }
     let shared = Arc::new((Signal::default(), Mutex::new(None)));
     let done = Done(shared.clone());
-    let run = move || *lock(&done.0.1) = Some(work());
+    let run = move || {
+        let done = done;
+        *lock(&done.0.1) = Some(work());
+    };
     thread::Builder::new().name("flags-backup".to_owned()).spawn(run).map_err(|error| error.to_string())?;
     shared.0.wait().await;
     let result = lock(&shared.1).take();
