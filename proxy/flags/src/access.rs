@@ -100,10 +100,12 @@ pub(crate) async fn access(edge: &Arc<Edge>, text: &str, api: Api, wait: Wait) -
         let left = ends.since(turn::now());
         let Ok(changed) = weir_engine::timeout(left, watch.changed(&view)).await else { return Err(Denial::NotYet) };
         view = changed;
-        if let Judgement::Decided(decided) = judge(&view, text, api)
-            && is_ready(&view, &decided)
-        {
-            return decided.map(|token| Access { view, token });
+        match judge(&view, text, api) {
+            Judgement::Decided(decided) if is_ready(&view, &decided) => {
+                return decided.map(|token| Access { view, token });
+            }
+            Judgement::Unknown if !edge.want(text, source) => return Err(Denial::NotYet),
+            Judgement::Unknown | Judgement::Uncovered | Judgement::Decided(_) => {}
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) noted_bad: Vec<String>,
     /// The backup is of no use: it is that of a server before.
     pub(super) lacks_backup: bool,
+    /// The copies of the store are read, or of no use.
+    pub(super) is_backup_read: bool,
     /// There were flags of this server.
     pub(super) had_flags: bool,
     /// The generation that the store of backups has. `None`: none of this process.
@@ -85,6 +87,7 @@ impl State {
                     generation: before.generation,
                     revoked: before.revoked,
                     noted_bad: Vec::new(),
+                    is_backup_read: has_same_backup && before.is_backup_read,
                     had_flags: before.had_flags,
                     saved: before.saved.filter(|_| has_same_backup),
                     lacks_backup: has_other_server || before.lacks_backup,

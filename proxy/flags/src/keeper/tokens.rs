@@ -7,7 +7,7 @@ use weir_flags_codec::tokens::{TokensToValidate, ValidatedTokens};
 use weir_flags_session::{Standing, limits::TOKEN_BATCH_INTERVAL};
 
 use super::{Desk, upstream::Call};
-use crate::settings::UpstreamSource;
+use crate::{edge::Watched, settings::UpstreamSource};
 
 /// Validates tokens for as long as the keeper lives.
 pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
@@ -115,7 +115,11 @@ async fn validate(desk: &Desk, source: &UpstreamSource, batch: &TokensToValidate
                 tracing::error!(?failure, tokens = batch.tokens.len(), "the server does not validate tokens");
             }
             let given_up = desk.state.borrow_mut().tokens().on_failure();
-            desk.edge.settle(given_up.as_slice());
+            if let Some(token) = given_up {
+                desk.edge.settle(&[token]);
+                // Its requests send it again, for as long as they wait.
+                desk.publish_to(Watched::Verdicts);
+            }
         }
     }
 }

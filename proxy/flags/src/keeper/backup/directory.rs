@@ -43,10 +43,14 @@ fn write(folder: &Path, name: &str, text: &[u8]) -> io::Result<()> {
     static SAVES: AtomicU32 = AtomicU32::new(0);
     let number = SAVES.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{name}.{}.{number}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&temporary, folder.join(name))?;
+    let replace = || {
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&temporary, folder.join(name))
+    };
+    // A disk that is full keeps no part of a file with secrets.
+    replace().inspect_err(|_: &io::Error| drop(fs::remove_file(&temporary)))?;
     fs::File::open(folder)?.sync_all()
 }
 

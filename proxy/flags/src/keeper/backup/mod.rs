@@ -48,12 +48,12 @@ pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
     }
 }
 
-/// Saves the present state. False: a failure, which is logged, and the copies before stay.
+/// Saves the present state. False: the copies before stay, because of a failure, which is logged, or because they are better.
 pub(super) async fn save(desk: &Desk, source: &UpstreamSource) -> bool {
     let Some(store) = source.backup.as_deref().cloned() else { return true };
     let view = desk.edge.view();
     if !is_worth_saving(&desk.state.borrow(), &view) {
-        return true;
+        return false;
     }
     let made = run_blocking(move || copies(&view)).await.map_err(|error| error.to_string());
     let written = match made.and_then(|made| made) {
@@ -73,7 +73,8 @@ fn is_worth_saving(state: &State, view: &View) -> bool {
     let is_whole = view.sources.iter().all(|source| has_flags(source.environment()));
     match view.environments.is_empty() {
         true => state.had_flags && !view.awaits_sources && view.sources.is_empty() && !state.has_revoked(),
-        false => is_whole || state.saved.is_some(),
+        // Once the copies are read, this process has all that they had.
+        false => (is_whole && !view.awaits_sources) || state.is_backup_read || state.saved.is_some(),
     }
 }
 
@@ -176,7 +177,7 @@ fn is_of_use(desk: &Desk) -> bool {
     let view = desk.edge.view();
     let state = desk.state.borrow();
     let lacks = |source: &Arc<Token>| source.environment().is_some_and(|name| !state.environments.contains_key(name));
-    (state.environments.is_empty() || view.sources.iter().any(lacks)) && !state.lacks_backup
+    (state.environments.is_empty() || view.awaits_sources || view.sources.iter().any(lacks)) && !state.lacks_backup
 }
 
 /// The attempts of a start. The second one is soon: an upstream may not have the addresses of its names yet.
@@ -191,10 +192,16 @@ async fn first_attempts(desk: Rc<Desk>, store: BackupStore) -> Attempt {
 }
 
 async fn attempt(desk: Rc<Desk>, store: BackupStore) -> Attempt {
-    if !is_of_use(&desk) {
+    let attempt = read_and_take(&desk, store).await;
+    desk.state.borrow_mut().is_backup_read |= attempt == Attempt::Over;
+    attempt
+}
+
+async fn read_and_take(desk: &Rc<Desk>, store: BackupStore) -> Attempt {
+    if !is_of_use(desk) {
         return Attempt::Over;
     }
-    let copies = match load(&desk, store.clone()).await {
+    let copies = match load(desk, store.clone()).await {
         Ok(Some(copies)) => copies,
         Ok(None) => {
             tracing::info!("there is no backup of flags yet");
@@ -205,7 +212,7 @@ async fn attempt(desk: Rc<Desk>, store: BackupStore) -> Attempt {
     let read = run_blocking(move || document::read(&copies, |document| name_of(&store, document))).await;
     match read.map_err(|error| error.to_string()).and_then(|read| read) {
         // The server may have responded meanwhile.
-        Ok(restored) if is_of_use(&desk) => take(&desk, restored),
+        Ok(restored) if is_of_use(desk) => take(desk, restored),
         Ok(_) => {}
         Err(error) => tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
     }
@@ -241,6 +248,7 @@ fn take(desk: &Rc<Desk>, restored: Restored) {
     desk.restore_tokens(restored.tokens);
     tracing::warn!("flags are those of the backup until the server responds");
     desk.publish();
-    // Tokens may be good that were not known.
+    // Tokens may be good that were not known, and are to be validated.
     desk.has_other_sources.notify();
+    desk.edge.signal.notify();
 }
