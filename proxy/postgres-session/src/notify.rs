@@ -192,7 +192,7 @@ impl Registry {
             listeners.sort_unstable();
             listeners.dedup();
         }
-        // Wishes may have changed meanwhile.
+        // The wanted channels may have changed meanwhile.
         self.changed.push(channel.clone());
         (!listeners.is_empty()).then_some(Done { channel, has_it, listeners })
     }
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Random wishes, failures and losses: in the end the server has what is wanted, and nothing else.
+    /// Random requests, failures and losses: in the end the server has what is wanted, and nothing else.
     #[test]
     fn whatever_happens_the_server_ends_with_the_channels_that_are_wanted() {
         for seed in 0..200 {

@@ -29,9 +29,9 @@ pub enum Access {
     Neutral,
     /// A standby that has all that the client has written, or the primary.
     Read,
-    /// A standby, as the client wishes, whatever it has written, or the primary: it only reads, and leaves nothing at its server.
+    /// A standby, as the client requests, whatever it has written, or the primary: it only reads, and leaves nothing at its server.
     ReadStandby,
-    /// A standby and nothing else, as the client wishes: perhaps it writes, or keeps its server for what comes next.
+    /// A standby and nothing else, as the client requests: perhaps it writes, or keeps its server for what comes next.
     Standby,
 }
 
@@ -105,14 +105,14 @@ impl Session {
         let variables: &Variables = server.map_or(&self.variables, |server| server.variables.now());
         let mut unit = Unit { reads_only: is_on(variables.get(READ_ONLY)), ..Unit::default() };
         let is_read = self.read_unit(head, rest, &mut unit).is_some();
-        let wish = unit.wish.or_else(|| match variables.get(ROLE)? {
-            Value::Literal(text) => wish(text),
-            Value::Expression(text) | Value::Config(text) => wish(unquoted(text)),
+        let role_hint = unit.role_hint.or_else(|| match variables.get(ROLE)? {
+            Value::Literal(text) => role_hint(text),
+            Value::Expression(text) | Value::Config(text) => role_hint(unquoted(text)),
         });
-        match (wish, is_read) {
-            (Some(Wish::Standby), true) if !unit.keeps_server => Access::ReadStandby,
-            (Some(Wish::Standby), _) => Access::Standby,
-            (Some(Wish::Primary), true) => Access::Neutral,
+        match (role_hint, is_read) {
+            (Some(RoleHint::Standby), true) if !unit.keeps_server => Access::ReadStandby,
+            (Some(RoleHint::Standby), _) => Access::Standby,
+            (Some(RoleHint::Primary), true) => Access::Neutral,
             (_, true) if unit.is_neutral => Access::Neutral,
             (_, true) => Access::Read,
             (_, false) => Access::Write,
@@ -177,7 +177,7 @@ impl Session {
         }
         let analysis = self.share.analysis(text);
         for comment in [analysis.leading_comment, analysis.trailing_comment].into_iter().flatten() {
-            unit.wish = hint(comment.of(text)).or(unit.wish);
+            unit.role_hint = hint(comment.of(text)).or(unit.role_hint);
         }
         if !analysis.is_whole || analysis.statements.is_empty() {
             return None;
@@ -210,26 +210,34 @@ struct Unit<'r> {
     is_neutral: bool,
     /// A transaction, or state of the session, may keep its server.
     keeps_server: bool,
-    wish: Option<Wish>,
+    role_hint: Option<RoleHint>,
 }
 
+/// The role of its server that a client names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum RoleHint {
     Primary,
     Standby,
     Auto,
 }
 
-fn wish(word: &[u8]) -> Option<Wish> {
-    [(&b"primary"[..], Wish::Primary), (b"replica", Wish::Standby), (b"standby", Wish::Standby), (b"auto", Wish::Auto)]
-        .into_iter()
-        .find_map(|(known, wish)| word.eq_ignore_ascii_case(known).then_some(wish))
+fn role_hint(word: &[u8]) -> Option<RoleHint> {
+    [
+        (&b"primary"[..], RoleHint::Primary),
+        (b"replica", RoleHint::Standby),
+        (b"standby", RoleHint::Standby),
+        (b"auto", RoleHint::Auto),
+    ]
+    .into_iter()
+    .find_map(|(known, hint)| word.eq_ignore_ascii_case(known).then_some(hint))
 }
 
-/// The wish of a comment: `weir: role=primary`.
-fn hint(comment: &[u8]) -> Option<Wish> {
+/// The hint of a comment: `weir: role=primary`.
+fn hint(comment: &[u8]) -> Option<RoleHint> {
     let words = comment.trim_ascii().strip_prefix(HINT)?;
-    words.split(|byte| byte.is_ascii_whitespace() || *byte == b',').find_map(|word| wish(word.strip_prefix(b"role=")?))
+    words
+        .split(|byte| byte.is_ascii_whitespace() || *byte == b',')
+        .find_map(|word| role_hint(word.strip_prefix(b"role=")?))
 }
 
 /// A string of SQL without its quotes.

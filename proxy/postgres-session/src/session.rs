@@ -35,7 +35,7 @@ pub enum Next {
     Close(End),
 }
 
-/// Wishes of a client for its server.
+/// Preferences of a client for its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// The next statement writes nothing, as far as its text shows, and begins no block.

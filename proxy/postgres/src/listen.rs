@@ -30,8 +30,8 @@ use weir_postgres_session::{Refusal, io::Notification};
 /// A hub, by a number that is unique in the process.
 type HubId = u64;
 
-/// The number of a wish of a hub for a channel: the reply to an earlier one is of no use to those that came later.
-type WishNumber = u64;
+/// The number of a request of a hub for a channel: the reply to an earlier one is of no use to those that came later.
+type RequestNumber = u64;
 
 /// A message of a hub to its line.
 enum ToLine {
@@ -40,7 +40,7 @@ enum ToLine {
     /// It has none any more.
     Leave(HubId),
     /// One of its clients is the first to want the channel.
-    Listen(HubId, Box<[u8]>, WishNumber),
+    Listen(HubId, Box<[u8]>, RequestNumber),
     /// None of its clients wants it any more.
     Unlisten(HubId, Box<[u8]>),
     /// [`FromLine::Fenced`] is to follow the notifications of all transactions that have committed.
@@ -50,9 +50,9 @@ enum ToLine {
 /// A message of a line to a hub.
 enum FromLine {
     /// The server has the channel.
-    There(Box<[u8]>, WishNumber),
+    There(Box<[u8]>, RequestNumber),
     /// The server refuses it.
-    Refused(Box<[u8]>, WishNumber, Refusal),
+    Refused(Box<[u8]>, RequestNumber, Refusal),
     /// A notification.
     Notification(Arc<Notification>),
     /// See [`ToLine::Fence`].

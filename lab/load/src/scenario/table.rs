@@ -21,7 +21,7 @@ pub struct Table<'a> {
     pub(crate) span: Span,
     path: String,
     problems: &'a Problems<'a>,
-    asked: RefCell<Vec<&'static str>>,
+    read: RefCell<Vec<&'static str>>,
 }
 
 /// A value and its place.
@@ -34,7 +34,7 @@ pub struct Node<'a> {
 
 impl<'a> Table<'a> {
     pub(crate) fn root(table: &'a DeTable<'a>, problems: &'a Problems<'a>) -> Self {
-        Self { table: Some(table), span: 0..0, path: String::new(), problems, asked: RefCell::default() }
+        Self { table: Some(table), span: 0..0, path: String::new(), problems, read: RefCell::default() }
     }
 
     /// Path of a key of this table.
@@ -44,7 +44,7 @@ impl<'a> Table<'a> {
 
     /// The value of a key that may be absent.
     pub(crate) fn get(&self, key: &'static str) -> Option<Node<'a>> {
-        self.asked.borrow_mut().push(key);
+        self.read.borrow_mut().push(key);
         let (_, value) = self.table?.iter().find(|(name, _)| name.get_ref() == key)?;
         Some(Node { value: value.get_ref(), span: value.span(), path: self.path(key), problems: self.problems })
     }
@@ -79,18 +79,18 @@ impl<'a> Table<'a> {
                 span: self.span.clone(),
                 path: self.path(key),
                 problems: self.problems,
-                asked: RefCell::default(),
+                read: RefCell::default(),
             }),
         }
     }
 
     /// Notes every key that was never read.
     pub(crate) fn finish(self) {
-        let asked = self.asked.into_inner();
+        let read = self.read.into_inner();
         for key in self.table.into_iter().flat_map(DeTable::keys) {
             let word: &str = key.get_ref();
-            if !asked.contains(&word) {
-                let mut known: Vec<&str> = asked.clone();
+            if !read.contains(&word) {
+                let mut known: Vec<&str> = read.clone();
                 known.sort_unstable();
                 known.dedup();
                 let place = if self.path.is_empty() { "the file".into() } else { format!("`{}`", self.path) };
@@ -241,7 +241,7 @@ impl<'a> Node<'a> {
             return None;
         };
         let (span, path, problems) = (self.span, self.path, self.problems);
-        Some(Table { table: Some(table), span, path, problems, asked: RefCell::default() })
+        Some(Table { table: Some(table), span, path, problems, read: RefCell::default() })
     }
 
     /// The value as a message shows it.

@@ -52,7 +52,7 @@ pub(super) struct Lease {
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
-    /// The wish of the one that waits.
+    /// The request of the session that waits.
     want: Want,
     /// The listener has other pools for the client, which moves there when it holds no server.
     is_outdated: bool,

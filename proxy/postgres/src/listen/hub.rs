@@ -13,7 +13,7 @@ use weir_postgres_session::{
     io::{Channel, Notification},
 };
 
-use super::{FromLine, HubId, ToLine, WishNumber, feed::Feed, lines};
+use super::{FromLine, HubId, RequestNumber, ToLine, feed::Feed, lines};
 use crate::{server::PoolKey, service::PostgresUpstream};
 
 /// The number of the next hub.
@@ -31,7 +31,7 @@ type Member = (Rc<Feed>, bool);
 
 /// A channel that clients of this worker want.
 struct Local {
-    wish: WishNumber,
+    request: RequestNumber,
     /// The server has it.
     is_there: bool,
     members: BTreeMap<u64, Member>,
@@ -44,7 +44,7 @@ pub(super) struct Hub {
     channels: RefCell<HashMap<Box<[u8]>, Local>>,
     fences: RefCell<HashMap<u64, Rc<Feed>>>,
     last_fence: Cell<u64>,
-    last_wish: Cell<WishNumber>,
+    last_request: Cell<RequestNumber>,
     last_feed: Cell<u64>,
 }
 
@@ -66,7 +66,7 @@ impl Hub {
             channels: RefCell::default(),
             fences: RefCell::default(),
             last_fence: Cell::new(0),
-            last_wish: Cell::new(0),
+            last_request: Cell::new(0),
             last_feed: Cell::new(0),
         });
         hubs.insert(key, Rc::downgrade(&hub));
@@ -84,10 +84,10 @@ impl Hub {
     pub(super) fn listen(&self, feed: &Rc<Feed>, channel: &[u8]) -> Channel {
         let mut channels = self.channels.borrow_mut();
         if !channels.contains_key(channel) {
-            let wish = self.last_wish.get() + 1;
-            self.last_wish.set(wish);
-            channels.insert(channel.into(), Local { wish, is_there: false, members: BTreeMap::new() });
-            self.line.send(ToLine::Listen(self.number, channel.into(), wish));
+            let request = self.last_request.get() + 1;
+            self.last_request.set(request);
+            channels.insert(channel.into(), Local { request, is_there: false, members: BTreeMap::new() });
+            self.line.send(ToLine::Listen(self.number, channel.into(), request));
         }
         let local = channels.get_mut(channel).expect("it was just inserted");
         let is_there = local.is_there;
@@ -116,9 +116,9 @@ impl Hub {
 
     fn on_mail(&self, mail: FromLine) {
         match mail {
-            FromLine::There(channel, wish) => self.on_there(&channel, wish),
-            FromLine::Refused(channel, wish, refusal) => {
-                self.refuse(&refusal, |name, local| *name == *channel && local.wish == wish);
+            FromLine::There(channel, request) => self.on_there(&channel, request),
+            FromLine::Refused(channel, request, refusal) => {
+                self.refuse(&refusal, |name, local| *name == *channel && local.request == request);
             }
             FromLine::Unavailable(refusal) => self.refuse(&refusal, |_, _| true),
             FromLine::Notification(notification) => self.on_notification(&notification),
@@ -137,10 +137,10 @@ impl Hub {
         }
     }
 
-    fn on_there(&self, channel: &[u8], wish: WishNumber) {
+    fn on_there(&self, channel: &[u8], request: RequestNumber) {
         let mut channels = self.channels.borrow_mut();
         // The server may have lost an earlier one since.
-        let Some(local) = channels.get_mut(channel).filter(|local| local.wish == wish) else { return };
+        let Some(local) = channels.get_mut(channel).filter(|local| local.request == request) else { return };
         local.is_there = true;
         for (feed, waits) in local.members.values_mut() {
             if std::mem::take(waits) {
@@ -195,7 +195,7 @@ impl Hub {
             channels: RefCell::default(),
             fences: RefCell::default(),
             last_fence: Cell::new(0),
-            last_wish: Cell::new(0),
+            last_request: Cell::new(0),
             last_feed: Cell::new(0),
         })
     }
@@ -252,8 +252,8 @@ mod tests {
         sent(inbox).into_iter().filter_map(number).collect()
     }
 
-    fn wishes(inbox: &Inbox<ToLine>) -> Vec<WishNumber> {
-        let number = |mail| if let ToLine::Listen(_, _, wish) = mail { Some(wish) } else { None };
+    fn requests(inbox: &Inbox<ToLine>) -> Vec<RequestNumber> {
+        let number = |mail| if let ToLine::Listen(_, _, request) = mail { Some(request) } else { None };
         sent(inbox).into_iter().filter_map(number).collect()
     }
 
@@ -264,10 +264,10 @@ mod tests {
         let (channel, refusal): (&[u8], _) =
             (b"x", Refusal::error(weir_postgres_codec::sqlstate::INTERNAL_ERROR, "no"));
         assert_eq!(hub.listen(&first, channel), Channel::Awaited);
-        let [old] = wishes(&inbox)[..] else { panic!("one wish") };
+        let [old] = requests(&inbox)[..] else { panic!("one request") };
         hub.unlisten(&first, channel);
         assert_eq!(hub.listen(&second, channel), Channel::Awaited);
-        let [new] = wishes(&inbox)[..] else { panic!("another wish") };
+        let [new] = requests(&inbox)[..] else { panic!("another request") };
         hub.on_mail(FromLine::There(channel.into(), old));
         assert_eq!(hub.listen(&second, channel), Channel::Awaited, "the server is about to lose it");
         hub.on_mail(FromLine::Refused(channel.into(), old, refusal));

@@ -28,7 +28,7 @@ use weir_postgres_session::{
 use weir_upstream::pooled::AsideConnection;
 
 use super::{
-    FromLine, HubId, ToLine, WishNumber,
+    FromLine, HubId, RequestNumber, ToLine,
     lines::{self, LineView},
 };
 use crate::{aside, server::PostgresServer, service::PostgresUpstream};
@@ -103,8 +103,8 @@ pub(super) struct Line {
     upstream: Rc<PostgresUpstream>,
     registry: Registry,
     hubs: HashMap<HubId, Mailbox<FromLine>>,
-    /// The last wish of each hub for a channel that it wants.
-    wishes: HashMap<(HubId, Box<[u8]>), WishNumber>,
+    /// The last request of each hub for a channel that it wants.
+    requests: HashMap<(HubId, Box<[u8]>), RequestNumber>,
     fences: Vec<(HubId, u64)>,
     link: Link,
     attempt: u32,
@@ -120,7 +120,7 @@ impl Line {
             upstream,
             registry: Registry::new(CHANNELS_MAX),
             hubs: HashMap::new(),
-            wishes: HashMap::new(),
+            requests: HashMap::new(),
             fences: Vec::new(),
             link: Link::Down { until: Time::ZERO },
             attempt: 0,
@@ -228,15 +228,15 @@ impl Line {
             ToLine::Join(hub, news) => drop(self.hubs.insert(hub, news)),
             ToLine::Leave(hub) => {
                 self.registry.unlisten_all(hub);
-                self.wishes.retain(|(of, _), _| *of != hub);
+                self.requests.retain(|(of, _), _| *of != hub);
                 if let Some(news) = self.hubs.remove(&hub) {
                     news.send(FromLine::Over);
                 }
                 self.unused_since = turn::now();
             }
-            ToLine::Listen(hub, channel, wish) => {
+            ToLine::Listen(hub, channel, request) => {
                 let listening = self.registry.listen(hub, &channel);
-                self.wishes.insert((hub, channel.clone()), wish);
+                self.requests.insert((hub, channel.clone()), request);
                 match listening {
                     Listening::Already => self.notify(hub, channel, None),
                     Listening::Later => {}
@@ -248,7 +248,7 @@ impl Line {
             }
             ToLine::Unlisten(hub, channel) => {
                 self.registry.unlisten(hub, &channel);
-                self.wishes.remove(&(hub, channel));
+                self.requests.remove(&(hub, channel));
             }
             ToLine::Fence(hub, number) => self.fences.push((hub, number)),
         }
@@ -260,16 +260,16 @@ impl Line {
         }
     }
 
-    /// The hub has the channel, or a refusal; not if it has withdrawn its wish.
+    /// The hub has the channel, or a refusal; not if it has withdrawn its request.
     fn notify(&self, hub: HubId, channel: Box<[u8]>, refusal: Option<Refusal>) {
-        let wished = (hub, channel);
-        let Some(&wish) = self.wishes.get(&wished) else { return };
-        let (_, channel) = wished;
+        let requested = (hub, channel);
+        let Some(&request) = self.requests.get(&requested) else { return };
+        let (_, channel) = requested;
         self.send(
             hub,
             match refusal {
-                None => FromLine::There(channel, wish),
-                Some(refusal) => FromLine::Refused(channel, wish, refusal),
+                None => FromLine::There(channel, request),
+                Some(refusal) => FromLine::Refused(channel, request, refusal),
             },
         );
     }
