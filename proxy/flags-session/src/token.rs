@@ -80,6 +80,19 @@ pub struct Token {
     projects: Projects,
 }
 
+/// The rights of a token, as `/edge/validate` responds with them.
+impl From<&Token> for ValidatedToken {
+    fn from(token: &Token) -> Self {
+        Self {
+            token: token.secret().expose_str().unwrap_or_default().to_owned(),
+            kind: token.kind().map(|kind| kind.as_str().to_owned()),
+            environment: token.environment().map(str::to_owned),
+            projects: token.projects().names().map(str::to_owned).collect(),
+            status: Some("Validated".to_owned()),
+        }
+    }
+}
+
 impl Token {
     /// Reads a token of a request: `project:environment.secret`, `*:environment.secret`, or `[]:environment.secret` for several projects, which
     /// its server knows. White space around it is left out.

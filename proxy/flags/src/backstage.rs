@@ -3,7 +3,6 @@
 use std::{fmt::Write as _, sync::atomic::Ordering};
 
 use serde_json::{Value, json};
-use weir_flags_session::Projects;
 use weir_http::filter::WholeResponse;
 
 use crate::{
@@ -20,7 +19,7 @@ pub(crate) fn respond(edge: &Edge, endpoint: Backstage) -> WholeResponse {
         Backstage::Health => reply::json(200, r#"{"status":"OK"}"#),
         Backstage::Ready => ready(&view),
         Backstage::Metrics => reply::text(200, "text/plain; version=0.0.4", exposition(edge, &view)),
-        Backstage::Features => reply::json(200, features(&view)),
+        Backstage::Features => reply::json(200, view.all_documents()),
         Backstage::Tokens => reply::json(200, tokens(edge, &view).to_string()),
         Backstage::MetricsBatch => {
             let waiting = lock(&edge.aggregates).waiting();
@@ -59,21 +58,6 @@ fn ready(view: &View) -> WholeResponse {
         None => reply::json(200, r#"{"status":"READY"}"#),
         Some(error) => reply::json(503, json!({ "error": error, "status": "NOTREADY" }).to_string()),
     }
-}
-
-fn features(view: &View) -> Vec<u8> {
-    let mut out = vec![b'{'];
-    for (at, (name, environment)) in view.environments.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        weir_flags_codec::delta::string(&mut out, name);
-        out.push(b':');
-        let document = environment.document(&environment.scope(&Projects::All), None);
-        out.extend_from_slice(&document.json);
-    }
-    out.push(b'}');
-    out
 }
 
 fn tokens(edge: &Edge, view: &View) -> Value {

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use slab::Slab;
 use weir_base::Time;
 use weir_flags_codec::metrics::ConnectVia;
-use weir_flags_session::{Token, TokenTable, limits::TOKENS_PENDING_MAX, metrics::Aggregates};
+use weir_flags_session::{Projects, Token, TokenTable, limits::TOKENS_PENDING_MAX, metrics::Aggregates};
 
 use crate::{
     counts::Counts,
@@ -324,6 +324,21 @@ impl Signal {
 }
 
 impl View {
+    /// A map from the names of all environments to their flags, as JSON.
+    pub(crate) fn all_documents(&self) -> Vec<u8> {
+        let mut all = vec![b'{'];
+        for (at, (name, environment)) in self.environments.iter().enumerate() {
+            if at > 0 {
+                all.push(b',');
+            }
+            weir_flags_codec::delta::string(&mut all, name);
+            all.push(b':');
+            all.extend_from_slice(&environment.document(&environment.scope(&Projects::All), None).json);
+        }
+        all.push(b'}');
+        all
+    }
+
     /// The environment of a token.
     pub(crate) fn environment(&self, token: &Token) -> Option<&Arc<Environment>> {
         let name = if self.is_offline { "" } else { token.environment().unwrap_or_default() };

@@ -54,13 +54,8 @@ pub(crate) async fn validate(edge: &Arc<Edge>, body: &[u8], source: IpAddr, pati
 
 fn document(view: &View, tokens: &[String]) -> ValidatedTokens {
     let validated = tokens.iter().filter_map(|text| match view.tokens.find(text, turn::now()) {
-        Standing::Valid(token) => Some(ValidatedToken {
-            token: text.clone(),
-            kind: token.kind().map(|kind| kind.as_str().to_owned()),
-            environment: token.environment().map(str::to_owned),
-            projects: token.projects().names().map(str::to_owned).collect(),
-            status: Some("Validated".to_owned()),
-        }),
+        // An edge looks for the text that it has sent.
+        Standing::Valid(token) => Some(ValidatedToken { token: text.clone(), ..(&**token).into() }),
         Standing::Invalid | Standing::Unknown => None,
     });
     ValidatedTokens { tokens: validated.collect() }

@@ -24,7 +24,7 @@ use std::{
 
 use weir_engine::{JoinHandle, run_blocking, spawn};
 use weir_flags_codec::tokens::ValidatedToken;
-use weir_flags_session::{Projects, Token};
+use weir_flags_session::Token;
 
 use self::document::{Copies, Document, Restored, sealed};
 use super::{Desk, state::State};
@@ -109,29 +109,9 @@ async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> +
 
 /// The documents of a state.
 fn copies(view: &View) -> Result<Copies, String> {
-    let mut all = vec![b'{'];
-    for (at, (name, environment)) in view.environments.iter().enumerate() {
-        if at > 0 {
-            all.push(b',');
-        }
-        weir_flags_codec::delta::string(&mut all, name);
-        all.push(b':');
-        all.extend_from_slice(&environment.document(&environment.scope(&Projects::All), None).json);
-    }
-    all.push(b'}');
-    let tokens: Vec<ValidatedToken> = view.tokens.judged().map(|token| validated(token)).collect();
+    let tokens: Vec<ValidatedToken> = view.tokens.judged().map(|token| (&**token).into()).collect();
     let tokens = serde_json::to_vec(&tokens).map_err(|error| error.to_string())?;
-    Ok(Copies { features: sealed(&all)?, tokens: Some(sealed(&tokens)?) })
-}
-
-fn validated(token: &Token) -> ValidatedToken {
-    ValidatedToken {
-        token: token.secret().expose_str().unwrap_or_default().to_owned(),
-        kind: token.kind().map(|kind| kind.as_str().to_owned()),
-        environment: token.environment().map(str::to_owned),
-        projects: token.projects().names().map(str::to_owned).collect(),
-        status: Some("Validated".to_owned()),
-    }
+    Ok(Copies { features: sealed(&view.all_documents())?, tokens: Some(sealed(&tokens)?) })
 }
 
 /// The end of an attempt to take the state of the documents.
