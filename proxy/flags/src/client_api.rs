@@ -49,7 +49,7 @@ impl<'a> Selection<'a> {
         }
         let restricted = own.restricted_to(&Projects::new(&self.projects));
         let restricted = restricted.unwrap_or(Projects::Some(Box::default()));
-        Sight { scope: sight.environment.asked_scope(&restricted), ..sight }
+        Sight { scope: sight.environment.queried_scope(&restricted), ..sight }
     }
 }
 

@@ -108,7 +108,7 @@ impl Counts {
     }
 
     /// The stream of the server has shown that the flags of an environment are those of now.
-    pub(crate) fn is_current(&self, environment: &str) {
+    pub(crate) fn note_contact(&self, environment: &str) {
         if let Some(one) = lock(&self.polled).get_mut(environment) {
             one.last_good = Some(unix_time());
         }

@@ -17,7 +17,7 @@ use weir_flags_session::{
 };
 use weir_http::compression::{Coding, compress};
 
-use crate::limits::{ASKED_SCOPES_MAX, COMPRESS_AT_ONCE_MAX, COMPRESS_MIN, PREFIXES_MAX, SCOPES_MAX};
+use crate::limits::{COMPRESS_AT_ONCE_MAX, COMPRESS_MIN, PREFIXES_MAX, QUERIED_SCOPES_MAX, SCOPES_MAX};
 
 /// An immutable state of an environment. Documents are added as they are first wanted.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Environment {
     /// Those of tokens.
     scopes: RwLock<HashMap<Projects, Arc<ScopeView>>>,
     /// Those that queries name. The next snapshot does not have them.
-    asked: RwLock<HashMap<Projects, Arc<ScopeView>>>,
+    queried: RwLock<HashMap<Projects, Arc<ScopeView>>>,
 }
 
 /// The part of an environment that tokens of the same projects see.
@@ -60,7 +60,7 @@ pub(crate) struct Document {
 impl Environment {
     /// The state with the documents that clients of the one `before` had wanted. Takes milliseconds: to be called off the workers.
     pub(crate) fn new(name: &str, snapshot: Snapshot, before: Option<&Self>) -> Self {
-        let environment = Self { name: name.into(), snapshot, scopes: RwLock::default(), asked: RwLock::default() };
+        let environment = Self { name: name.into(), snapshot, scopes: RwLock::default(), queried: RwLock::default() };
         let scopes = before.map(|before| read(&before.scopes).values().cloned().collect::<Vec<_>>());
         for old in scopes.into_iter().flatten() {
             let Some(wanted) = old.document.get().map(|document| document.wanted.load(Ordering::Relaxed)) else {
@@ -79,8 +79,8 @@ impl Environment {
     }
 
     /// The part that the projects of a query see, which the client may choose.
-    pub(crate) fn asked_scope(&self, projects: &Projects) -> Arc<ScopeView> {
-        self.scope_among(&self.asked, ASKED_SCOPES_MAX, projects)
+    pub(crate) fn queried_scope(&self, projects: &Projects) -> Arc<ScopeView> {
+        self.scope_among(&self.queried, QUERIED_SCOPES_MAX, projects)
     }
 
     fn scope_among(
@@ -166,8 +166,10 @@ impl Environment {
 
     /// Makes the codings that clients have wanted. Takes milliseconds: to be called off the workers.
     pub(crate) fn make_wanted(&self) {
-        let views: Vec<_> =
-            [&self.scopes, &self.asked].iter().flat_map(|it| read(it).values().cloned().collect::<Vec<_>>()).collect();
+        let views: Vec<_> = [&self.scopes, &self.queried]
+            .iter()
+            .flat_map(|it| read(it).values().cloned().collect::<Vec<_>>())
+            .collect();
         for view in views {
             let prefixed: Vec<_> = lock(&view.prefixed).values().cloned().collect();
             view.document.get().cloned().into_iter().chain(prefixed).for_each(|document| document.make_wanted());
@@ -240,13 +242,13 @@ mod tests {
     #[test]
     fn projects_that_clients_name_are_bounded_and_end_with_the_snapshot() {
         let first = environment(None);
-        for number in 0..2 * ASKED_SCOPES_MAX {
-            let view = first.asked_scope(&Projects::new(&[format!("project-{number}")]));
+        for number in 0..2 * QUERIED_SCOPES_MAX {
+            let view = first.queried_scope(&Projects::new(&[format!("project-{number}")]));
             assert!(!first.document(&view, None).json.is_empty());
         }
         first.document(&first.scope(&Projects::All), None);
-        assert_eq!(read(&first.asked).len(), ASKED_SCOPES_MAX);
+        assert_eq!(read(&first.queried).len(), QUERIED_SCOPES_MAX);
         let next = environment(Some(&first));
-        assert_eq!((read(&next.scopes).len(), read(&next.asked).len()), (1, 0));
+        assert_eq!((read(&next.scopes).len(), read(&next.queried).len()), (1, 0));
     }
 }

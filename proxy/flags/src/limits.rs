@@ -93,7 +93,7 @@ pub const STREAM_RETRY_MILLIS: (u64, u64) = (1_000, 10_000);
 pub const SCOPES_MAX: usize = 1_024;
 
 /// The same for sets that queries of clients name. Default 64. They are forgotten with the snapshot: clients may name any.
-pub const ASKED_SCOPES_MAX: usize = 64;
+pub const QUERIED_SCOPES_MAX: usize = 64;
 
 /// Documents by the beginning of names that a set of projects keeps. Default 64.
 pub const PREFIXES_MAX: usize = 64;

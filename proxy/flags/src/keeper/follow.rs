@@ -24,7 +24,7 @@ pub(super) async fn run(desk: &Desk, source: &UpstreamSource, poller: &mut Polle
         let mut splitter = Splitter::new(Limits { line_bytes: DOCUMENT_BYTES_MAX, event_bytes: DOCUMENT_BYTES_MAX });
         let mut result = None;
         let ended = desk.http.follow_request(request, UPSTREAM_STREAM_IDLE, |piece| {
-            desk.edge.counts.is_current(&poller.environment);
+            desk.edge.counts.note_contact(&poller.environment);
             take_piece(desk, poller, &mut splitter, piece, &mut result)
         });
         match ended.await {
