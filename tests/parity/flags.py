@@ -9,6 +9,9 @@ Both stand in front of `weir lab origin flags` with the same backend token, for 
 
 Each request is sent to both, with status, the header fields that matter to SDKs, and the body compared as JSON. A difference that DIFFERENCES
 explains is listed with its reason; any other one is a fault, and the exit status is 1.
+
+`flags.toml` is the smallest file of docs/guide/flags.md with `backstage = ["health", "ready", "metricsbatch"]`, for Edge has all endpoints
+of operators by default.
 """
 
 import json

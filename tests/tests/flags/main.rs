@@ -12,6 +12,7 @@ mod http2;
 mod isolation;
 mod outages;
 mod protocol;
+mod reconnects;
 mod sdks;
 mod specification;
 mod upstream;
