@@ -1,4 +1,4 @@
-//! Hostile clients and honest crowds: the cases F1, F5, F6, F8 and F9. The other cases are in the modules of their subjects.
+//! Hostile clients: the cases F5, F6, F8 and F9. The other cases are in the modules of their subjects.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,42 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_tests::deadline::{until, until_true};
-use weir_tests::flags::{BACKEND, FRONTEND, FlagOrigin, before, before_with, call, environment, get, offline, post};
+use weir_tests::flags::{BACKEND, FRONTEND, FlagOrigin, before, call, get, offline, post};
 use weir_tests::http::HttpClient;
 
 const FEATURES: &str = "/api/client/features";
-
-/// SDKs that come back at once. The contract has 50,000; a test machine has ports for some thousands.
-const CROWD: usize = 4_000;
-
-#[test]
-fn f1_a_crowd_that_reconnects_gets_304s_and_the_server_notices_nothing() {
-    let origin = FlagOrigin::start();
-    let gateway = before_with(
-        &origin.address,
-        "",
-        "[limits]\nconnections = 8000\nconnections_per_source = 8000\n",
-        &environment(),
-    );
-    until_true("flags", || get(&gateway.address, FEATURES, BACKEND).status == 200);
-    let tag = get(&gateway.address, FEATURES, BACKEND).field("etag").expect("a tag");
-    let polls = origin.all_requests("features");
-    let begun = Instant::now();
-    let mut clients: Vec<HttpClient> = (0..CROWD).map(|_| HttpClient::connect(&gateway.address)).collect();
-    let request =
-        format!("GET {FEATURES} HTTP/1.1\r\nHost: a\r\nAuthorization: {BACKEND}\r\nIf-None-Match: {tag}\r\n\r\n");
-    clients.iter_mut().for_each(|client| client.send(&request));
-    let statuses = clients.iter_mut().map(|client| client.response().status);
-    assert!(statuses.into_iter().all(|status| status == 304));
-    let polled = origin.all_requests("features") - polls;
-    assert!(
-        polled <= begun.elapsed().as_secs() + 2,
-        "{polled} polls in {:?}: one per interval, whatever the crowd",
-        begun.elapsed()
-    );
-    drop(clients);
-    gateway.finish();
-}
 
 #[test]
 fn f5_a_huge_context_is_refused_and_heavy_patterns_cost_no_neighbour() {
