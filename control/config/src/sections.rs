@@ -220,7 +220,7 @@ section! {
         default handshake_timeout: Period = Period(engine::TLS_HANDSHAKE_TIMEOUT) => Period::millis(100)..=Period::secs(60);
         /// Certificates for clients that request one of their names (SNI). Other clients get `cert_file`.
         tables certificate: CertificateSection;
-        /// Application protocols (ALPN), in order of preference. If absent, `["h2", "http/1.1"]` for HTTP and AI, `["postgresql"]`
+        /// Application protocols (ALPN), in order of preference. If absent, `["h2", "http/1.1"]` for HTTP, AI and flags, `["postgresql"]`
         /// for PostgreSQL, and none for Redis and TCP.
         optional alpn: Vec<At<Word>>;
     }

@@ -47,7 +47,7 @@ section! {
     pub(crate) struct ListenerFlagsSection {
         /// Backend tokens with which the gateway fetches flags (`project:environment.secret`). A secret can contain several tokens,
         /// separated by commas. Clients may use these tokens, and all valid tokens whose environment and projects one of them
-        /// covers. Required with `upstream`.
+        /// covers. Required with `upstream`, unless `dynamic` is true.
         optional tokens: Vec<At<SecretRef>>;
         /// Frontend tokens that need no validation by the upstream. The form `secret@environment` permits any secret.
         optional pretrusted_tokens: Vec<At<SecretRef>>;

@@ -23,7 +23,7 @@ const CONSOLE: &str = "pgbouncer";
 
 section! {
     /// A database that clients of a PostgreSQL listener may name. If there are entries, every other name is refused with SQLSTATE
-    /// 3D000. If there are none, the `upstream` of the listener serves all names.
+    /// 3D000, unless an entry has the name `*`. If there are none, the `upstream` of the listener serves all names.
     pub(crate) struct DatabaseSection {
         /// Name that clients give. `*` stands for every name without an entry.
         required name: Text;

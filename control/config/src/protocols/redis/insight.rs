@@ -33,8 +33,8 @@ section! {
 section! {
     /// The slow log of the gateway, in the admin API and `weir top`. The command SLOWLOG shows the log of the server instead.
     pub(crate) struct SlowLogSection {
-        /// Minimum duration of a slow request, from parsing to the end of the reply. 0 counts every request as slow. A worker adds
-        /// at most eight requests to the slow log per turn of its event loop, but counts all.
+        /// Minimum duration of a slow request, from its place in the queue of a server connection to the end of the reply. 0 counts
+        /// every request as slow. A worker adds at most eight requests to the slow log per turn of its event loop, but counts all.
         default slower_than: Period = Period(insight::SLOWER_THAN) => Period::secs(0)..=Period::secs(3_600);
         /// Number of entries that each worker keeps. 0 disables the slow log.
         default entries: u32 = insight::SLOW_ENTRIES => 0..=insight::SLOW_ENTRIES_MAX;
