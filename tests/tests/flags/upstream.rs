@@ -215,6 +215,33 @@ fn f4_deltas_that_repeat_themselves_change_nothing_and_those_out_of_order_lead_t
 }
 
 #[test]
+fn a_large_state_of_the_stream_is_taken_whole_and_events_come_behind_it() {
+    let origin = FlagOrigin::start_with(&["--data", "large"]);
+    let gateway = before(&origin.address, "upstream_mode = \"streaming\"");
+    until_true("flags", || names(&gateway).len() == 350);
+    let by_poll = before(&origin.address, "");
+    until_true("the same by polls", || names(&by_poll).len() == 350);
+    let features = |gateway: &Gateway| get(&gateway.address, FEATURES, BACKEND).json()["features"].clone();
+    assert_eq!(features(&gateway), features(&by_poll));
+    let event = |id: u64| {
+        json!({ "eventId": id, "type": "feature-updated",
+            "feature": { "name": format!("added-{id}"), "project": "default", "enabled": true, "strategies": [] } })
+    };
+    for round in 0..3 {
+        // A whole state, with an event close behind it.
+        origin.control("POST", "/lab/edit?environment=development", "");
+        let events = json!({ "events": [event(round)] }).to_string();
+        origin.control("POST", "/lab/events", &events);
+    }
+    until_true("the last event", || names(&gateway).iter().filter(|name| name.starts_with("added-")).count() == 3);
+    until_true("the same by polls", || features(&gateway) == features(&by_poll));
+    by_poll.finish();
+    // The gateway's own stream is a request under way as long as there is a server.
+    drop(origin);
+    gateway.finish();
+}
+
+#[test]
 fn a_listener_that_redirects_asks_the_server_for_nothing() {
     let origin = FlagOrigin::start();
     let gateway = before(&origin.address, "redirect_https = true");

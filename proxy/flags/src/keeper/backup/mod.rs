@@ -23,7 +23,7 @@ use std::{
 };
 
 use weir_engine::{JoinHandle, run_blocking, spawn};
-use weir_flags_codec::tokens::ValidatedToken;
+use weir_flags_codec::{FeaturesDocument, tokens::ValidatedToken};
 use weir_flags_session::Token;
 
 use self::document::{Copies, Document, Restored, sealed};
@@ -192,7 +192,7 @@ async fn read_and_take(desk: &Rc<Desk>, store: BackupStore) -> Attempt {
     let read = run_blocking(move || document::read(&copies, |document| name_of(&store, document))).await;
     match read.map_err(|error| error.to_string()).and_then(|read| read) {
         // The server may have responded meanwhile.
-        Ok(restored) if is_of_use(desk) => take(desk, restored),
+        Ok(restored) if is_of_use(desk) => take(desk, restored).await,
         Ok(_) => {}
         Err(error) => tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
     }
@@ -218,11 +218,23 @@ fn name_of(store: &BackupStore, document: Document) -> String {
     }
 }
 
-fn take(desk: &Rc<Desk>, restored: Restored) {
-    let missing = restored.environments.into_iter().filter(|(environment, _)| !desk.has_flags(environment));
-    for (environment, document) in missing {
-        if let Err(error) = desk.restore(&environment, document) {
-            tracing::error!(%error, environment, "the backup of an environment cannot be used");
+/// Takes the flags of an environment that has none.
+async fn restore_one(desk: &Desk, environment: &str, document: FeaturesDocument) {
+    let failed = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, environment, "the backup of an environment cannot be used");
+    };
+    match desk.restore(environment, document).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => failed(&error),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn take(desk: &Rc<Desk>, restored: Restored) {
+    for (environment, document) in restored.environments {
+        // The server may have responded while those before were read.
+        if !desk.has_flags(&environment) {
+            restore_one(desk, &environment, document).await;
         }
     }
     desk.restore_tokens(restored.tokens);
