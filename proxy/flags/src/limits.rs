@@ -154,7 +154,11 @@ pub const RETRY_AFTER_SECONDS: (u64, u64) = (1, 3);
 /// The same for a 429, because there are too many streams. Places become free as clients leave, which is rare.
 pub const STREAM_RETRY_AFTER_SECONDS: (u64, u64) = (10, 20);
 
-/// Flags and applications of `feature_toggle_usage_total`. Default 10,000; the counts of others are in one series.
+/// Pairs of an application and a flag in `feature_toggle_usage_total`. Default 10,000; the counts of others are in one series.
 pub const USAGE_SERIES_MAX: usize = 10_000;
+
+/// Bytes of their names, and of their places. Default 4 MiB: 400 bytes for each, twice as many as usual names need. Names of 1 KiB would
+/// otherwise take 20 MiB.
+pub const USAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const _: () = assert!(SELECTED_BYTES_MAX < SCOPES_BYTES_MAX && READ_AT_ONCE_MAX < UPSTREAM_EVENTS_BYTES_MAX);

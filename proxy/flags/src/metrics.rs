@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
     listener: Arc<str>,
     requests: RefCell<HashMap<(&'static str, &'static str), Counter>>,
     polls: RefCell<HashMap<&'static str, Counter>>,
-    dropped: [Counter; 4],
+    dropped: [Counter; 5],
     streams: Gauge,
     bytes: Gauge,
     valid: Gauge,
@@ -34,7 +34,7 @@ impl Metrics {
         Self {
             requests: RefCell::default(),
             polls: RefCell::default(),
-            dropped: ["distant", "no_room", "foreign", "too_large"].map(dropped),
+            dropped: ["distant", "no_room", "foreign", "too_large", "no_series"].map(dropped),
             streams: core.gauge(&catalog::FLAGS_STREAMS, &[&**listener]),
             bytes: core.gauge(&catalog::FLAGS_METRICS_BYTES, &[&**listener]),
             valid: tokens("valid"),
@@ -61,7 +61,8 @@ impl Metrics {
             let sums = lock(&edge.aggregates);
             (sums.dropped(), sums.bytes())
         };
-        let dropped = [dropped.distant, dropped.new, dropped.foreign, dropped.too_large];
+        let without_series = lock(&edge.usage).dropped();
+        let dropped = [dropped.distant, dropped.new, dropped.foreign, dropped.too_large, without_series];
         self.dropped.iter().zip(dropped).for_each(|(cell, count)| cell.advance_to(count));
         self.bytes.set(bytes as i64);
         self.streams.set(edge.streams.load(Ordering::Relaxed) as i64);
