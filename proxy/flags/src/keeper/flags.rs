@@ -101,6 +101,18 @@ impl Desk {
         polled.iter().filter(|token| token.environment() == Some(environment)).count() == 1
     }
 
+    /// Forgets flags and segments that no token sees with which flags are fetched: they are those of a token that is gone. Nothing is forgotten
+    /// while a token has no verdict, or has not shown its own flags.
+    pub(super) fn forget_unseen(&self, environment: &str) {
+        let (polled, awaits) = self.polled_tokens();
+        let own = polled.iter().filter(|token| token.environment() == Some(environment));
+        let scopes: Vec<&Projects> = own.map(|token| token.projects()).collect();
+        let is_due = !awaits && self.flags(environment).is_some_and(|flags| flags.has_unseen(&scopes));
+        if is_due && self.change(environment, |flags| Ok(flags.keep_scopes(&scopes))) == Ok(true) {
+            tracing::info!(environment, "flags that no token of `tokens` sees any more are forgotten");
+        }
+    }
+
     /// Changes the flags of an environment.
     fn change(&self, environment: &str, apply: impl FnOnce(&mut FlagState) -> Changed) -> Result<bool, Refused> {
         let (before, events) = {

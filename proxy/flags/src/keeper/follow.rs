@@ -198,5 +198,8 @@ impl<'a> Stream<'a> {
     fn note(&self, taken: PollResult) {
         self.desk.edge.counts.polled(&self.environment, taken);
         self.result.set(Some(taken));
+        if matches!(taken, PollResult::Changed | PollResult::Unchanged) {
+            self.desk.forget_unseen(&self.environment);
+        }
     }
 }

@@ -32,6 +32,8 @@ pub(super) async fn supervise(desk: Rc<Desk>, source: UpstreamSource) {
                 (token, task)
             });
         }
+        let environments: Vec<_> = desk.state.borrow().environments.keys().cloned().collect();
+        environments.iter().for_each(|name| desk.forget_unseen(name));
         desk.has_other_sources.wait().await;
     }
 }
@@ -135,6 +137,9 @@ impl Poller {
         match result {
             PollResult::Refused => self.refused(desk),
             _ => self.revocations = 0,
+        }
+        if is_good {
+            desk.forget_unseen(&self.environment);
         }
         if !is_good && !desk.has_flags(&self.environment) {
             // Requests that wait for the first flags are to come again.
