@@ -44,7 +44,7 @@ impl StreamEvent {
 impl Snapshot {
     /// The entity tag of a delta that leads to this snapshot.
     pub const fn delta_tag(&self) -> EntityTag {
-        EntityTag::Revision(self.event_id())
+        EntityTag::Revision(self.revision())
     }
 
     /// Whether a client with a revision gets the whole state.
@@ -71,7 +71,7 @@ impl Snapshot {
             Lacking::Everything => {
                 let features = self.seen(follower.scope, follower.name_prefix);
                 let segments = self.segments.iter().map(|segment| &*segment.json);
-                write_hydration(out, self.event_id(), features, segments);
+                write_hydration(out, self.revision(), features, segments);
             }
         }
         let has_news = out.len() > empty;
@@ -98,7 +98,7 @@ impl Snapshot {
 
     /// The part of an event of a stream in front of its document.
     pub fn stream_head(&self, event: StreamEvent) -> String {
-        format!("event: {}\nid: {}\ndata: ", event.name(), self.event_id())
+        format!("event: {}\nid: {}\ndata: ", event.name(), self.revision())
     }
 }
 

@@ -67,14 +67,14 @@ impl Snapshot {
         }
     }
 
-    /// The revision of the state, for clients of deltas and streams.
-    pub const fn event_id(&self) -> u64 {
+    /// The revision of the state, as [`FlagState::revision`]: deltas and streams have it.
+    pub const fn revision(&self) -> u64 {
         self.history.revision()
     }
 
-    /// The newest revision that the upstream has named, for operators. Without one it is that of the state.
-    pub fn revision(&self) -> u64 {
-        self.upstream_revision.unwrap_or(self.event_id())
+    /// The newest revision that the upstream has named for any of its documents. The state may have parts of several revisions of the upstream.
+    pub const fn upstream_revision(&self) -> Option<u64> {
+        self.upstream_revision
     }
 
     /// Bytes of the texts of all flags and segments: no document for a client has many more.

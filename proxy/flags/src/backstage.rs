@@ -78,7 +78,7 @@ fn tokens(edge: &Edge, view: &View) -> Value {
             "token": source.to_string(),
             "environment": environment,
             "projects": source.projects().names().collect::<Vec<_>>(),
-            "revision": view.environments.get(environment).map(|one| one.snapshot.revision()),
+            "revision": view.environments.get(environment).map(|one| one.shown_revision()),
             "lastRefreshed": last.map(weir_base::time::rfc3339),
         })
     });

@@ -81,7 +81,7 @@ impl Environment {
         let has_streams = old.wholes.iter().any(|event| event.get().is_some()) || lock(&old.update).is_some();
         if has_streams {
             // All streams that wait are at the revision before, and get this event at once.
-            self.stream_event(&view, "", StreamEvent::Updated, Some(before.snapshot.event_id()));
+            self.stream_event(&view, "", StreamEvent::Updated, Some(before.snapshot.revision()));
         }
     }
 
@@ -108,6 +108,11 @@ impl Environment {
             forget_oldest(&mut scopes, projects);
         }
         scopes.entry(projects.clone()).or_insert(made).clone()
+    }
+
+    /// The revision for operators: that of the server, or the state's own if the server names none.
+    pub(crate) fn shown_revision(&self) -> u64 {
+        self.snapshot.upstream_revision().unwrap_or(self.snapshot.revision())
     }
 
     /// The document of a part. `None`: the thread that made it has panicked.

@@ -81,7 +81,7 @@ impl Metrics {
                 (self.core.gauge(&catalog::FLAGS_POLL_AGE, &labels), self.core.gauge(&catalog::FLAGS_REVISION, &labels))
             });
             age.set_duration(now.saturating_sub(polled));
-            revision.set(view.environments.get(&name).map_or(0, |one| one.snapshot.revision() as i64));
+            revision.set(view.environments.get(&name).map_or(0, |one| one.shown_revision() as i64));
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn stream(
         _place: place,
         prefix: prefix.into(),
         watch: Watch::new(edge.clone(), Watched::Flags),
-        client: Some(environment.snapshot.event_id()),
+        client: Some(environment.snapshot.revision()),
         first: [retry(), first].into_iter(),
         keep_alive: weir_engine::deadline(),
         token: access.token,
@@ -80,7 +80,7 @@ impl FlagStream {
         let environment = self.seen.environment(&self.token)?;
         let scope = environment.scope(self.token.projects());
         let event = environment.stream_event(&scope, &self.prefix, StreamEvent::Updated, self.client);
-        self.client = Some(environment.snapshot.event_id());
+        self.client = Some(environment.snapshot.revision());
         event
     }
 }

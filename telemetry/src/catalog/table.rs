@@ -98,7 +98,7 @@ catalog! {
         FLAGS_REQUESTS = counter "weir_flags_requests_total" ["listener", "endpoint", "status"] "Responses of a flags listener, by endpoint (`none` for an unknown path) and class of status: `2xx`, `304`, `403`, `4xx`, `503` or `other`.";
         FLAGS_POLLS = counter "weir_flags_polls_total" ["listener", "result"] "Polls of the Unleash server or of the file of flags, and events of the server's stream, by result: `changed`, `unchanged`, `refused` (the server refuses the token), `failed`, or `garbage` (the response was refused whole). After the last three, the flags before stay.";
         FLAGS_POLL_AGE = gauge "weir_flags_poll_age_seconds" ["listener", "environment"] "Seconds since the last poll that showed the flags of an environment. The environment of an offline listener is empty.", merged(Merge::Max);
-        FLAGS_REVISION = gauge "weir_flags_revision" ["listener", "environment"] "Revision of the flags that an environment serves.", merged(Merge::Max);
+        FLAGS_REVISION = gauge "weir_flags_revision" ["listener", "environment"] "Revision of the flags that an environment serves: the newest that the server has named, or one of the process if the server names none.", merged(Merge::Max);
         FLAGS_TOKENS = gauge "weir_flags_tokens" ["listener", "status"] "Tokens that a flags listener knows: `valid`, or `invalid` (remembered for 5 minutes).", merged(Merge::Max);
         FLAGS_STREAMS = gauge "weir_flags_streams" ["listener"] "Open streams of `/api/client/streaming`.", merged(Merge::Max);
         FLAGS_METRICS_BYTES = gauge "weir_flags_metrics_bytes" ["listener"] "Memory used by metrics of clients that wait for the next upload. The maximum is `metrics_bytes_max`.", merged(Merge::Max);

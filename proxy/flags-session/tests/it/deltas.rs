@@ -50,7 +50,7 @@ impl Environment {
         }
         let document: Value = serde_json::from_slice(&out[1..]).expect("JSON");
         let events = document["events"].as_array().expect("events");
-        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.event_id())));
+        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.revision())));
         Some(events.iter().map(short).collect())
     }
 
@@ -118,7 +118,8 @@ fn polls_have_revisions_of_the_process() {
     };
     environment.poll(&["*"], of(&[("a", "p")], 7)).expect("taken");
     assert_eq!(environment.state.revision(), 100, "other tokens may feed the state, too");
-    assert_eq!(environment.snapshot().revision(), 7, "for operators");
+    let snapshot = environment.snapshot();
+    assert_eq!((snapshot.revision(), snapshot.upstream_revision()), (100, Some(7)), "two names for two revisions");
     environment.poll(&["*"], of(&[("b", "p")], 7)).expect("taken");
     assert_eq!(environment.state.revision(), 101, "a change has a revision of its own");
     environment.poll(&["*"], of(&[("c", "p")], 20)).expect("taken");
