@@ -331,6 +331,12 @@ impl View {
         self.environments.get(name)
     }
 
+    /// Whether an environment has flags, or a token with which they are fetched. An offline gateway has one under the empty name.
+    pub(crate) fn knows(&self, environment: &str) -> bool {
+        let is_source = |source: &Arc<Token>| source.environment().unwrap_or_default() == environment;
+        self.is_offline || self.environments.contains_key(environment) || self.sources.iter().any(is_source)
+    }
+
     /// Whether flags are fetched for a token.
     pub(crate) fn is_covered(&self, token: &Token) -> bool {
         self.is_offline || self.sources.iter().any(|source| source.covers(token))

@@ -72,10 +72,24 @@ impl Metrics {
         self.show_environments(edge);
     }
 
+    /// The series of an environment that is gone would keep their last values.
+    fn retire(&self, environment: &str) {
+        for family in [&catalog::FLAGS_POLL_AGE, &catalog::FLAGS_REVISION] {
+            self.core.registry().retire_series(family, &[&self.listener, environment]);
+        }
+    }
+
     fn show_environments(&self, edge: &Edge) {
         let (view, now) = (edge.view(), unix_time());
-        let mut ages = self.ages.borrow_mut();
-        for (name, polled) in edge.counts.last_polls() {
+        let (mut ages, polls) = (self.ages.borrow_mut(), edge.counts.last_polls());
+        ages.retain(|name, _| {
+            let is_there = polls.iter().any(|(other, _)| other == name);
+            if !is_there {
+                self.retire(name);
+            }
+            is_there
+        });
+        for (name, polled) in polls {
             let labels = [&*self.listener, &*name];
             let (age, revision) = ages.entry(name.clone()).or_insert_with(|| {
                 (self.core.gauge(&catalog::FLAGS_POLL_AGE, &labels), self.core.gauge(&catalog::FLAGS_REVISION, &labels))

@@ -127,6 +127,7 @@ impl Desk {
         let environments = built.collect();
         let is_offline = matches!(self.source, Source::File(_));
         let view = View { tokens: table, is_offline, sources, awaits_sources, environments };
+        self.edge.counts.keep_environments(|name| view.knows(name) || state.environments.contains_key(name));
         self.edge.publish(view, changed);
     }
 
