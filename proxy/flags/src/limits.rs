@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_flags_codec::limits::DOCUMENT_BYTES_MAX;
 pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
-use weir_flags_session::limits::TOKENS_INVALID_TTL;
+use weir_flags_session::limits::{TOKENS_INVALID_TTL, TOKENS_PENDING_MAX};
 
 /// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
@@ -162,3 +162,5 @@ pub const USAGE_SERIES_MAX: usize = 10_000;
 pub const USAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const _: () = assert!(SELECTED_BYTES_MAX < SCOPES_BYTES_MAX && READ_AT_ONCE_MAX < UPSTREAM_EVENTS_BYTES_MAX);
+const _: () = assert!(PENDING_PER_SOURCE_MAX < TOKENS_PENDING_MAX);
+const _: () = assert!(VALIDATE_REQUESTS_PER_SOURCE_MAX < VALIDATE_REQUESTS_MAX);
