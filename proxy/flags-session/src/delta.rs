@@ -29,6 +29,9 @@ pub enum StreamEvent {
 }
 
 impl StreamEvent {
+    /// The part of an event behind its document.
+    pub const END: &'static str = "\n\n";
+
     /// The name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +44,12 @@ impl StreamEvent {
 impl Snapshot {
     /// The entity tag of a delta that leads to this snapshot.
     pub const fn delta_tag(&self) -> EntityTag {
-        EntityTag::Revision(self.event_id())
+        EntityTag::Revision(self.revision())
+    }
+
+    /// Whether a client with a revision gets the whole state.
+    pub fn lacks_everything(&self, client: Option<u64>) -> bool {
+        matches!(self.history.lacking(client), Lacking::Everything)
     }
 
     /// Appends `{"events":[…]}` for a client with a revision, and says whether there is something new: without it the response is a 304. A
@@ -63,7 +71,7 @@ impl Snapshot {
             Lacking::Everything => {
                 let features = self.seen(follower.scope, follower.name_prefix);
                 let segments = self.segments.iter().map(|segment| &*segment.json);
-                write_hydration(out, self.event_id(), features, segments);
+                write_hydration(out, self.revision(), features, segments);
             }
         }
         let has_news = out.len() > empty;
@@ -78,15 +86,19 @@ impl Snapshot {
     /// appended for a [`StreamEvent::Updated`].
     pub fn stream_event(&self, event: StreamEvent, follower: &Follower<'_>, client: Option<u64>, out: &mut Vec<u8>) {
         let begun = out.len();
-        let head = format!("event: {}\nid: {}\ndata: ", event.name(), self.event_id());
-        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(self.stream_head(event).as_bytes());
         if !self.delta(follower, client, out) {
             match event {
                 StreamEvent::Connected => out.extend_from_slice(b"{\"events\":[]}"),
                 StreamEvent::Updated => return out.truncate(begun),
             }
         }
-        out.extend_from_slice(b"\n\n");
+        out.extend_from_slice(StreamEvent::END.as_bytes());
+    }
+
+    /// The part of an event of a stream in front of its document.
+    pub fn stream_head(&self, event: StreamEvent) -> String {
+        format!("event: {}\nid: {}\ndata: ", event.name(), self.revision())
     }
 }
 

@@ -23,6 +23,7 @@ pub struct Snapshot {
     pub(crate) segments: Box<[SegmentText]>,
     pub(crate) history: History,
     upstream_revision: Option<u64>,
+    text_bytes: usize,
     /// One for each of the features.
     pub(crate) flags: Box<[Flag]>,
     /// The project of each of the features, by its place in `project_names`.
@@ -46,6 +47,8 @@ impl Snapshot {
         let text = "the texts of its variants are too large";
         warnings.extend(too_large.into_iter().map(|flag| Warning { flag, text }));
         let (project_names, projects) = numbered(&features);
+        let texts_of_segments = segments.iter().map(|segment| segment.json.len());
+        let text_bytes = features.iter().map(|feature| feature.json.len()).chain(texts_of_segments).sum();
         Self {
             version: state.version(),
             meta: state.meta().cloned(),
@@ -57,20 +60,26 @@ impl Snapshot {
             segments,
             history,
             upstream_revision: state.newest_upstream_revision(),
+            text_bytes,
             projects,
             project_names,
             warnings: warnings.into(),
         }
     }
 
-    /// The revision of the state, for clients of deltas and streams.
-    pub const fn event_id(&self) -> u64 {
+    /// The revision of the state, as [`FlagState::revision`]: deltas and streams have it.
+    pub const fn revision(&self) -> u64 {
         self.history.revision()
     }
 
-    /// The newest revision that the upstream has named, for operators. Without one it is that of the state.
-    pub fn revision(&self) -> u64 {
-        self.upstream_revision.unwrap_or(self.event_id())
+    /// The newest revision that the upstream has named for any of its documents. The state may have parts of several revisions of the upstream.
+    pub const fn upstream_revision(&self) -> Option<u64> {
+        self.upstream_revision
+    }
+
+    /// Bytes of the texts of all flags and segments: no document for a client has many more.
+    pub const fn text_bytes(&self) -> usize {
+        self.text_bytes
     }
 
     /// The number of flags.

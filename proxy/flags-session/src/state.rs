@@ -27,6 +27,8 @@ pub struct FlagState {
     features: BTreeMap<Arc<str>, FeatureText>,
     /// In the order of their last documents: of equal segments the last counts.
     scopes: Vec<ScopeState>,
+    /// A scope has gone whose flags may have stayed.
+    may_have_unseen: bool,
     meta: Option<Arc<str>>,
 }
 
@@ -35,7 +37,7 @@ pub struct FlagState {
 struct ScopeState {
     projects: Projects,
     /// The last revision that the upstream has named.
-    revision: Option<u64>,
+    upstream_revision: Option<u64>,
     segments: BTreeMap<i64, SegmentText>,
     /// It is of a backup, until the upstream's first response for any scope.
     is_restored: bool,
@@ -81,6 +83,7 @@ impl FlagState {
             version: 2,
             features: BTreeMap::new(),
             scopes: Vec::new(),
+            may_have_unseen: false,
             meta: None,
         }
     }
@@ -113,13 +116,13 @@ impl FlagState {
 
     /// The newest revision that the upstream has named for any scope.
     pub fn newest_upstream_revision(&self) -> Option<u64> {
-        self.scopes.iter().filter_map(|it| it.revision).max()
+        self.scopes.iter().filter_map(|it| it.upstream_revision).max()
     }
 
     /// The last revision that the upstream has named for a scope: `Last-Event-ID` of the next connection, or `If-None-Match` of a delta. A
     /// state of a backup has none: the whole state is to be fetched first.
     pub fn upstream_revision(&self, scope: &Projects) -> Option<u64> {
-        self.scopes.iter().find(|it| it.projects == *scope && !it.is_restored)?.revision
+        self.scopes.iter().find(|it| it.projects == *scope && !it.is_restored)?.upstream_revision
     }
 
     /// Takes a saved state of all projects. The first response of the upstream replaces its segments, and its flags within the scope of
@@ -139,7 +142,8 @@ impl FlagState {
     /// The document is refused, and the state stays.
     pub fn apply_document(&mut self, scope: &Projects, document: FeaturesDocument) -> Result<Vec<DeltaEvent>, Refused> {
         let before = self.scopes.iter().find(|it| it.projects == *scope);
-        let is_same_revision = before.is_some_and(|it| it.revision.is_some() && it.revision == document.revision);
+        let is_same_revision =
+            before.is_some_and(|it| it.upstream_revision.is_some() && it.upstream_revision == document.revision);
         if document.features.is_empty() && is_same_revision && self.features.values().any(|it| scope.has(&it.project)) {
             return Err(Refused::SuddenlyEmpty);
         }
@@ -179,6 +183,31 @@ impl FlagState {
         }))
     }
 
+    /// Forgets flags and segments that none of these scopes sees: their tokens alone feed the environment now. Each scope must have its own
+    /// state, because the flags of one that is still to come may be those of a token that is gone; otherwise nothing changes. The events lead
+    /// from the state before to this one.
+    pub fn keep_scopes(&mut self, scopes: &[&Projects]) -> Vec<DeltaEvent> {
+        if !self.has_unseen(scopes) {
+            return Vec::new();
+        }
+        self.may_have_unseen = false;
+        self.change(None, |state, changes| {
+            let before = state.segments();
+            state.scopes.retain(|it| scopes.contains(&&it.projects));
+            state.compare_segments(&before, changes);
+            let is_unseen = |it: &&FeatureText| !scopes.iter().any(|scope| scope.has(&it.project));
+            let gone: Vec<Arc<str>> = state.features.values().filter(is_unseen).map(|it| it.name.clone()).collect();
+            gone.iter().for_each(|name| state.remove(name, changes));
+        })
+    }
+
+    /// Whether [`Self::keep_scopes`] may forget something.
+    pub fn has_unseen(&self, scopes: &[&Projects]) -> bool {
+        let is_there = |scope: &&Projects| self.scopes.iter().any(|it| it.projects == **scope && !it.is_restored);
+        let has_others = self.may_have_unseen || self.scopes.iter().any(|it| !scopes.contains(&&it.projects));
+        has_others && !scopes.is_empty() && scopes.iter().all(is_there)
+    }
+
     fn apply(&mut self, scope: &Projects, event: DeltaEvent, changes: &mut Vec<DeltaChange>) {
         match event.change {
             DeltaChange::Hydration { features, segments } => {
@@ -200,7 +229,7 @@ impl FlagState {
             DeltaChange::Unknown => {}
         }
         if let Some(state) = self.scopes.iter_mut().find(|it| it.projects == *scope) {
-            state.revision = Some(event.id);
+            state.upstream_revision = Some(event.id);
         }
     }
 
@@ -235,9 +264,11 @@ impl FlagState {
         changes: &mut Vec<DeltaChange>,
     ) {
         let before = self.segments();
+        self.may_have_unseen |= self.scopes.iter().any(|it| it.is_restored);
         self.scopes.retain(|it| !it.is_restored && !scope.include(&it.projects));
         let segments = segments.into_iter().map(|segment| (segment.id, segment)).collect();
-        self.scopes.push(ScopeState { projects: scope.clone(), revision, segments, is_restored: false });
+        let state = ScopeState { projects: scope.clone(), upstream_revision: revision, segments, is_restored: false };
+        self.scopes.push(state);
         self.compare_segments(&before, changes);
         let named: BTreeMap<Arc<str>, FeatureText> = features.into_iter().map(|it| (it.name.clone(), it)).collect();
         let is_gone = |it: &&FeatureText| scope.has(&it.project) && !named.contains_key(&it.name);

@@ -1,6 +1,9 @@
 //! Endpoints for operators: `/internal-backstage`.
 
-use std::{fmt::Write as _, sync::atomic::Ordering};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, atomic::Ordering},
+};
 
 use serde_json::{Value, json};
 use weir_http::filter::WholeResponse;
@@ -13,13 +16,13 @@ use crate::{
 };
 
 /// The response of an endpoint.
-pub(crate) fn respond(edge: &Edge, endpoint: Backstage) -> WholeResponse {
+pub(crate) async fn respond(edge: &Edge, endpoint: Backstage) -> WholeResponse {
     let view = edge.view();
     match endpoint {
         Backstage::Health => reply::json(200, r#"{"status":"OK"}"#),
         Backstage::Ready => ready(&view),
         Backstage::Metrics => reply::text(200, "text/plain; version=0.0.4", exposition(edge, &view)),
-        Backstage::Features => reply::json(200, view.all_documents()),
+        Backstage::Features => features(view).await,
         Backstage::Tokens => reply::json(200, tokens(edge, &view).to_string()),
         Backstage::MetricsBatch => {
             let waiting = lock(&edge.aggregates).waiting();
@@ -41,6 +44,12 @@ pub(crate) fn respond(edge: &Edge, endpoint: Backstage) -> WholeResponse {
             reply::json(200, info.to_string())
         }
     }
+}
+
+/// The flags of all environments, which take milliseconds to write.
+async fn features(view: Arc<View>) -> WholeResponse {
+    let made = weir_engine::run_blocking(move || view.all_documents()).await;
+    made.map_or_else(|_| reply::empty(500), |all| reply::json(200, all))
 }
 
 /// Ready: each environment of a source has flags.
@@ -69,7 +78,7 @@ fn tokens(edge: &Edge, view: &View) -> Value {
             "token": source.to_string(),
             "environment": environment,
             "projects": source.projects().names().collect::<Vec<_>>(),
-            "revision": view.environments.get(environment).map(|one| one.snapshot.revision()),
+            "revision": view.environments.get(environment).map(|one| one.shown_revision()),
             "lastRefreshed": last.map(weir_base::time::rfc3339),
         })
     });

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use weir_flags_codec::{etag, query};
-use weir_flags_session::{Projects, delta::Follower};
+use weir_flags_session::Projects;
 use weir_http::{
     compression::{Coding, accepted},
     filter::{HandlerRequest, WholeResponse},
@@ -41,15 +41,14 @@ impl<'a> Selection<'a> {
         Some(selection)
     }
 
-    /// The flags of a token, restricted to the projects of the query. A query that names only projects which the token does not see gets no
-    /// flags, as at unleash-server.
-    fn restrict(&self, sight: Sight, own: &Projects) -> Sight {
+    /// The projects of a token, restricted to those of the query. A query that names only projects which the token does not see gets no
+    /// flags, as at unleash-server. `None`: all of the token.
+    fn restricted(&self, own: &Projects) -> Option<Projects> {
         if self.projects.is_empty() {
-            return sight;
+            return None;
         }
         let restricted = own.restricted_to(&Projects::new(&self.projects));
-        let restricted = restricted.unwrap_or(Projects::Some(Box::default()));
-        Sight { scope: sight.environment.queried_scope(&restricted), ..sight }
+        Some(restricted.unwrap_or(Projects::Some(Box::default()))).filter(|restricted| restricted != own)
     }
 }
 
@@ -59,25 +58,30 @@ pub(crate) fn bad_query() -> WholeResponse {
 }
 
 /// `GET /api/client/features`
-pub(crate) fn features(
+pub(crate) async fn features(
     edge: &Arc<Edge>,
     access: &Access,
     request: &HandlerRequest,
     query: &str,
 ) -> Result<WholeResponse, Denial> {
-    let sight = access.sight()?;
+    let Sight { environment, scope } = access.sight()?;
     let Some(selection) = Selection::of(query) else { return Ok(bad_query()) };
     if selection.has_tags {
         edge.counts.note_tag();
     }
-    let sight = selection.restrict(sight, access.token.projects());
-    let document = sight.environment.document(&sight.scope, selection.prefix.as_deref());
+    let prefix = selection.prefix.as_deref().unwrap_or_default();
+    let document = match selection.restricted(&scope.projects) {
+        None if prefix.is_empty() => environment.own_document(&scope).await,
+        None => environment.selected_document(&scope.projects, prefix).await,
+        Some(restricted) => environment.selected_document(&restricted, prefix).await,
+    };
+    let document = document.ok_or(Denial::NotYet)?;
     if reply::has(&request.head.fields, document.tag) {
         return Ok(reply::not_modified(&document.tag_text));
     }
     let coded = document.in_coding(accepted(Coding::ALL, &request.head.fields));
     if coded.is_missing {
-        edge.want_coding();
+        document.clone().make_codings();
     }
     Ok(reply::tagged(coded.bytes, &document.tag_text, coded.coding))
 }
@@ -94,15 +98,14 @@ pub(crate) fn feature(access: &Access, request: &HandlerRequest, name: &str) -> 
 }
 
 /// `GET /api/client/delta`
-pub(crate) fn delta(access: &Access, request: &HandlerRequest, query: &str) -> Result<WholeResponse, Denial> {
+pub(crate) async fn delta(access: &Access, request: &HandlerRequest, query: &str) -> Result<WholeResponse, Denial> {
     let Sight { environment, scope } = access.sight()?;
     let Some(selection) = Selection::of(query) else { return Ok(bad_query()) };
-    let name_prefix = selection.prefix.as_deref().unwrap_or_default();
-    let follower = Follower { projects: &scope.projects, scope: &scope.scope, name_prefix };
+    let prefix = selection.prefix.as_deref().unwrap_or_default();
     let client = reply::field(&request.head.fields, "if-none-match").and_then(etag::revision).filter(|own| *own > 0);
-    let (mut body, tag) = (Vec::new(), environment.snapshot.delta_tag().to_string());
-    Ok(match environment.snapshot.delta(&follower, client, &mut body) {
-        true => reply::tagged(body.into(), &tag, None),
-        false => reply::not_modified(&tag),
+    let tag = environment.snapshot.delta_tag().to_string();
+    Ok(match environment.delta(&scope, prefix, client).await.ok_or(Denial::NotYet)? {
+        Some(body) => reply::tagged(body, &tag, None),
+        None => reply::not_modified(&tag),
     })
 }

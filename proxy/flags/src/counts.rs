@@ -53,7 +53,7 @@ impl PollResult {
 pub(crate) struct Counts {
     responses: [[AtomicU64; STATUSES.len()]; Endpoint::NAMES.len()],
     polls: [AtomicU64; PollResult::ALL.len()],
-    /// The last poll of each environment that has shown its state, since 1970.
+    /// By environment.
     polled: Mutex<BTreeMap<Box<str>, Polled>>,
     has_noted_tag: AtomicBool,
 }
@@ -93,6 +93,17 @@ impl Counts {
         let one = polled.entry(environment.into()).or_default();
         one.is_failing = !is_good;
         one.last_good = if is_good { Some(unix_time()) } else { one.last_good };
+    }
+
+    /// The flags of an environment come from a backup. `shown`: the time at which the server has shown them, since 1970, or the latest before that.
+    pub(crate) fn restored(&self, environment: &str, shown: Duration) {
+        let mut polled = lock(&self.polled);
+        polled.entry(environment.into()).or_default().last_good.get_or_insert(shown);
+    }
+
+    /// Forgets the polls of other environments: they are gone.
+    pub(crate) fn keep_environments(&self, is_kept: impl Fn(&str) -> bool) {
+        lock(&self.polled).retain(|name, _| is_kept(name));
     }
 
     /// The polls of an environment begin: its flags may be on their way again.

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use slab::Slab;
 use weir_base::Time;
 use weir_flags_codec::metrics::ConnectVia;
-use weir_flags_session::{Projects, Token, TokenTable, limits::TOKENS_PENDING_MAX, metrics::Aggregates};
+use weir_flags_session::{Token, TokenTable, limits::TOKENS_PENDING_MAX, metrics::Aggregates};
 
 use crate::{
     counts::Counts,
@@ -34,8 +34,6 @@ pub struct Edge {
     wanted: Mutex<Wanted>,
     /// Tokens that wait for a verdict, by their sources.
     pending: Shares,
-    /// A document lacks a coding that a client accepts.
-    lacks_coding: AtomicBool,
     pub(crate) signal: Signal,
     pub(crate) aggregates: Mutex<Aggregates>,
     pub(crate) usage: Mutex<Usage>,
@@ -89,7 +87,6 @@ impl Default for Edge {
             watchers: Default::default(),
             wanted: Mutex::default(),
             pending: Shares::new(TOKENS_PENDING_MAX, PENDING_PER_SOURCE_MAX),
-            lacks_coding: AtomicBool::new(false),
             signal: Signal::default(),
             aggregates: Mutex::new(Aggregates::new(METRICS_BYTES_MAX)),
             usage: Mutex::default(),
@@ -184,17 +181,6 @@ impl Edge {
         let mut wanted = lock(&self.wanted);
         let sources = tokens.iter().filter_map(|token| wanted.sources.remove(token.trim()));
         sources.for_each(|source| self.pending.give_back(source));
-    }
-
-    /// Has the codings made that documents lack.
-    pub(crate) fn want_coding(&self) {
-        self.lacks_coding.store(true, Ordering::Relaxed);
-        self.signal.notify();
-    }
-
-    /// Whether codings are to be made, since the last call.
-    pub(crate) fn take_wanted_coding(&self) -> bool {
-        self.lacks_coding.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -324,7 +310,7 @@ impl Signal {
 }
 
 impl View {
-    /// A map from the names of all environments to their flags, as JSON.
+    /// A map from the names of all environments to their flags, as JSON. Takes milliseconds: to be called off the workers.
     pub(crate) fn all_documents(&self) -> Vec<u8> {
         let mut all = vec![b'{'];
         for (at, (name, environment)) in self.environments.iter().enumerate() {
@@ -333,7 +319,7 @@ impl View {
             }
             weir_flags_codec::delta::string(&mut all, name);
             all.push(b':');
-            all.extend_from_slice(&environment.document(&environment.scope(&Projects::All), None).json);
+            all.extend_from_slice(&environment.whole_json());
         }
         all.push(b'}');
         all
@@ -343,6 +329,12 @@ impl View {
     pub(crate) fn environment(&self, token: &Token) -> Option<&Arc<Environment>> {
         let name = if self.is_offline { "" } else { token.environment().unwrap_or_default() };
         self.environments.get(name)
+    }
+
+    /// Whether an environment has flags, or a token with which they are fetched. An offline gateway has one under the empty name.
+    pub(crate) fn knows(&self, environment: &str) -> bool {
+        let is_source = |source: &Arc<Token>| source.environment().unwrap_or_default() == environment;
+        self.is_offline || self.environments.contains_key(environment) || self.sources.iter().any(is_source)
     }
 
     /// Whether flags are fetched for a token.

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use weir_base::Rng;
-use weir_flags_codec::{Context, ContextError, ContextField, Timestamp};
+use weir_flags_codec::{Context, ContextError, ContextField, Timestamp, etag::EntityTag};
 use weir_flags_session::{Decisions, Listing};
 use weir_http::{
-    compression::{Coding, accepted, compress},
+    compression::{Coding, accepted},
     filter::{HandlerRequest, WholeResponse},
 };
 use weir_http_codec::Known;
@@ -14,8 +14,10 @@ use weir_http_codec::Known;
 use crate::{
     access::{Access, Denial, Sight},
     edge::{seed, unix_time},
+    environment::Environment,
     limits::COMPRESS_MIN,
     reply,
+    results::{Coded, Form},
     settings::FlagsListenerSettings,
 };
 
@@ -81,7 +83,7 @@ pub(crate) fn check_json(request: &HandlerRequest) -> Result<(), WholeResponse> 
 }
 
 /// All flags, or those that are on.
-pub(crate) fn evaluate(
+pub(crate) async fn evaluate(
     access: &Access,
     request: &HandlerRequest,
     listing: Listing,
@@ -89,24 +91,57 @@ pub(crate) fn evaluate(
 ) -> Result<WholeResponse, Denial> {
     let Sight { environment, scope } = access.sight()?;
     let (snapshot, fields) = (&environment.snapshot, &request.head.fields);
-    SCRATCH.with_borrow_mut(|Scratch { decisions, rng }| {
+    let decided = SCRATCH.with_borrow_mut(|Scratch { decisions, rng }| {
         snapshot.decide(&scope.scope, listing, context, Timestamp::from_unix(unix_time()), rng, decisions);
         let tag = decisions.tag();
         if reply::has(fields, tag) {
-            return Ok(reply::not_modified(&tag.to_string()));
+            return Err(reply::not_modified(&tag.to_string()));
+        }
+        if let Some(known) = known(&environment, Form::Unleash, tag, decisions.bytes(), request) {
+            return Err(known);
         }
         let mut body = Vec::with_capacity(decisions.bytes());
         decisions.write(snapshot, &mut body);
-        Ok(coded(body, &tag.to_string(), request))
+        Ok((body, tag))
+    });
+    Ok(match decided {
+        Ok((body, tag)) => coded(&environment, Form::Unleash, tag, body, request).await,
+        Err(response) => response,
     })
 }
 
+/// The coding of a response of so many bytes. `None`: it is too short, or the client accepts none.
+fn coding_of(bytes: usize, request: &HandlerRequest) -> Option<Coding> {
+    accepted(Coding::ALL, &request.head.fields).filter(|_| bytes >= COMPRESS_MIN)
+}
+
+/// The response in its coding, if another one with the same results was compressed of late.
+pub(crate) fn known(
+    environment: &Environment,
+    form: Form,
+    tag: EntityTag,
+    bytes: usize,
+    request: &HandlerRequest,
+) -> Option<WholeResponse> {
+    let coding = coding_of(bytes, request)?;
+    let known = environment.results.find((form, tag, coding))?;
+    Some(reply::tagged(known, &tag.to_string(), Some(coding)))
+}
+
 /// A response in a coding that the client accepts, if it is long enough.
-pub(crate) fn coded(body: Vec<u8>, tag: &str, request: &HandlerRequest) -> WholeResponse {
-    let coding = accepted(Coding::ALL, &request.head.fields).filter(|_| body.len() >= COMPRESS_MIN);
-    match coding.and_then(|coding| Some((coding, compress(coding, &body)?))) {
-        Some((coding, compressed)) => reply::tagged(compressed.into(), tag, Some(coding)),
-        None => reply::tagged(body.into(), tag, None),
+pub(crate) async fn coded(
+    environment: &Environment,
+    form: Form,
+    tag: EntityTag,
+    body: Vec<u8>,
+    request: &HandlerRequest,
+) -> WholeResponse {
+    let text = tag.to_string();
+    let Some(coding) = coding_of(body.len(), request) else { return reply::tagged(body.into(), &text, None) };
+    match environment.results.compress((form, tag, coding), body).await {
+        Coded::Compressed(body) => reply::tagged(body, &text, Some(coding)),
+        Coded::Plain(body) => reply::tagged(body, &text, None),
+        Coded::Lost => reply::empty(500),
     }
 }
 

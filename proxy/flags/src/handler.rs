@@ -135,7 +135,7 @@ impl FlagsHandler {
             Endpoint::Validate => {
                 validate_api::validate(&self.edge, &request.body, request.caller.client, self.patience()).await
             }
-            Endpoint::Backstage(backstage) => backstage::respond(&self.edge, *backstage),
+            Endpoint::Backstage(backstage) => backstage::respond(&self.edge, *backstage).await,
             Endpoint::OpenApiPage => reply::page(OPENAPI_PAGE),
             _ => reply::json(200, OPENAPI),
         })
@@ -155,14 +155,14 @@ impl FlagsHandler {
         let (edge, settings) = (&self.edge, &self.settings);
         let is_post = request.head.method() == b"POST";
         let whole: WholeResponse = match endpoint {
-            Endpoint::Features => client_api::features(edge, &access, request, query)?,
+            Endpoint::Features => client_api::features(edge, &access, request, query).await?,
             Endpoint::Feature(name) => client_api::feature(&access, request, &name)?,
-            Endpoint::Delta => client_api::delta(&access, request, query)?,
-            Endpoint::Streaming => return streaming::stream(edge, access, request, query, settings),
+            Endpoint::Delta => client_api::delta(&access, request, query).await?,
+            Endpoint::Streaming => return streaming::stream(edge, access, request, query, settings).await,
             Endpoint::Evaluate(listing) => {
                 let context = frontend_api::context(request, query, is_post, settings);
                 match context {
-                    Ok(context) => frontend_api::evaluate(&access, request, listing, &context)?,
+                    Ok(context) => frontend_api::evaluate(&access, request, listing, &context).await?,
                     Err(refused) => refused,
                 }
             }
@@ -174,7 +174,7 @@ impl FlagsHandler {
             Endpoint::BulkMetrics => metrics_api::bulk(edge, &access, request),
             Endpoint::EdgeMetrics => metrics_api::edge_instance(edge, request),
             Endpoint::Register(_) => metrics_api::register(edge, &access, request),
-            Endpoint::Ofrep => ofrep::evaluate(&access, request)?,
+            Endpoint::Ofrep => ofrep::evaluate(&access, request).await?,
             Endpoint::OfrepOne(key) => ofrep::evaluate_one(&access, request, &key)?,
             Endpoint::Validate | Endpoint::Backstage(_) | Endpoint::OpenApi | Endpoint::OpenApiPage => {
                 reply::empty(404)

@@ -11,7 +11,8 @@
 //! | `settings` / `limits` | settings of a listener; limits with their reasons |
 //! | `service` / `http` | a listener on one worker; the HTTP listener that it stands on |
 //! | `edge` | the state that all workers share of a listener, and its replacement |
-//! | `environment` | the flags of an environment, with the documents that are made of them once |
+//! | `environment` / `document` | the flags of an environment, and the documents that are made of them once |
+//! | `selector` / `recent` / `results` | parts that queries select; things that are kept while they have room; results in codings |
 //! | `handler` / `surface` / `access` / `reply` | one request; paths and methods; rights; responses |
 //! | `client_api` / `streaming` | the API of SDKs that evaluate flags; changes as events |
 //! | `frontend_api` / `ofrep` | the APIs of SDKs that get results: Unleash's, and OpenFeature's |
@@ -30,6 +31,7 @@ mod access;
 mod backstage;
 mod client_api;
 mod counts;
+mod document;
 mod edge;
 mod environment;
 mod frontend_api;
@@ -41,7 +43,10 @@ mod limits;
 mod metrics;
 mod metrics_api;
 mod ofrep;
+mod recent;
 mod reply;
+mod results;
+mod selector;
 mod service;
 pub mod settings;
 mod shares;

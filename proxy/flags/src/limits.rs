@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use weir_flags_codec::limits::DOCUMENT_BYTES_MAX;
-use weir_flags_session::limits::TOKENS_INVALID_TTL;
 pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
+use weir_flags_session::limits::{TOKENS_INVALID_TTL, TOKENS_PENDING_MAX};
 
 /// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
@@ -88,18 +88,48 @@ pub const UPSTREAM_STREAM_RETRY: (Duration, Duration) = (Duration::from_secs(5),
 /// clients do not come back all at once.
 pub const STREAM_RETRY_MILLIS: (u64, u64) = (1_000, 10_000);
 
-/// Sets of projects of an environment whose documents are kept. Default 1,024: as many as there are tokens with different rights. Further
-/// ones are made for each request.
+/// Sets of projects of tokens whose documents an environment keeps. Default 1,024: as many as there are tokens with different rights. A further
+/// one takes the place of the least recently used one.
 pub const SCOPES_MAX: usize = 1_024;
 
-/// The same for sets that queries of clients name. Default 64. They are forgotten with the snapshot: clients may name any.
-pub const QUERIED_SCOPES_MAX: usize = 64;
+/// Bytes of these documents, with their codings and the events of streams that have all flags. Default 256 MiB: two thousand documents of 100 KiB,
+/// or the largest one with its codings. Past it the least recently used sets go, and the next request makes their documents again.
+pub const SCOPES_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Documents by the beginning of names that a set of projects keeps. Default 64.
-pub const PREFIXES_MAX: usize = 64;
+/// The time without a request after which the documents of a set are not made ahead for the next flags. Default 10 min: SDKs poll every 15 s, or
+/// every few minutes.
+pub const SCOPE_IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// Bytes of a document up to which a worker compresses it itself, at its first request. Default 32 KiB: about half a millisecond.
+/// Documents of an environment that queries select, by the beginning of names or by projects. Default 1,024. Clients may select any: the least
+/// recently used one goes, and all go with the next flags.
+pub const SELECTED_MAX: usize = 1_024;
+
+/// Bytes of these documents without their codings, which may have three times as many again. Default 64 MiB: as much as the largest document. A
+/// larger one is made for each request.
+pub const SELECTED_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
+
+/// Bytes of flags up to which a worker writes a document itself, at its first request. Default 256 KiB: a copy and a hash of them take about a
+/// tenth of a millisecond. Larger ones are written on a helper thread.
+pub const WRITE_AT_ONCE_MAX: usize = 256 * 1024;
+
+/// Bytes of a document from the server up to which the worker with the keeper reads it itself. Default 64 KiB: less than a millisecond. Larger ones
+/// are read, and compared with the flags before, on a helper thread.
+pub const READ_AT_ONCE_MAX: usize = 64 * 1024;
+
+/// Bytes of events of the server's stream that wait while a larger one is read. Default 64 MiB, as much as one event. With more the stream is
+/// connected again.
+pub const UPSTREAM_EVENTS_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
+
+/// Bytes of a document up to which a worker compresses it itself. Default 32 KiB: about half a millisecond. Larger ones are compressed on a helper
+/// thread.
 pub const COMPRESS_AT_ONCE_MAX: usize = 32 * 1024;
+
+/// Results of evaluations in codings that an environment keeps, until its flags change. Default 512: contexts that lead to the same results share
+/// one.
+pub const RESULTS_MAX: usize = 512;
+
+/// Bytes of these results. Default 4 MiB: a result of a few hundred flags has 2 KiB then. The least recently used one goes.
+pub const RESULTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes of a response from which it is compressed. Default 1 KiB: a shorter one fits in one packet.
 pub const COMPRESS_MIN: usize = 1024;
@@ -124,5 +154,13 @@ pub const RETRY_AFTER_SECONDS: (u64, u64) = (1, 3);
 /// The same for a 429, because there are too many streams. Places become free as clients leave, which is rare.
 pub const STREAM_RETRY_AFTER_SECONDS: (u64, u64) = (10, 20);
 
-/// Flags and applications of `feature_toggle_usage_total`. Default 10,000; the counts of others are in one series.
+/// Pairs of an application and a flag in `feature_toggle_usage_total`. Default 10,000; the counts of others are in one series.
 pub const USAGE_SERIES_MAX: usize = 10_000;
+
+/// Bytes of their names, and of their places. Default 4 MiB: 400 bytes for each, twice as many as usual names need. Names of 1 KiB would
+/// otherwise take 20 MiB.
+pub const USAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+const _: () = assert!(SELECTED_BYTES_MAX < SCOPES_BYTES_MAX && READ_AT_ONCE_MAX < UPSTREAM_EVENTS_BYTES_MAX);
+const _: () = assert!(PENDING_PER_SOURCE_MAX < TOKENS_PENDING_MAX);
+const _: () = assert!(VALIDATE_REQUESTS_PER_SOURCE_MAX < VALIDATE_REQUESTS_MAX);

@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
     listener: Arc<str>,
     requests: RefCell<HashMap<(&'static str, &'static str), Counter>>,
     polls: RefCell<HashMap<&'static str, Counter>>,
-    dropped: [Counter; 4],
+    dropped: [Counter; 5],
     streams: Gauge,
     bytes: Gauge,
     valid: Gauge,
@@ -34,7 +34,7 @@ impl Metrics {
         Self {
             requests: RefCell::default(),
             polls: RefCell::default(),
-            dropped: ["distant", "no_room", "foreign", "too_large"].map(dropped),
+            dropped: ["distant", "no_room", "foreign", "too_large", "no_series"].map(dropped),
             streams: core.gauge(&catalog::FLAGS_STREAMS, &[&**listener]),
             bytes: core.gauge(&catalog::FLAGS_METRICS_BYTES, &[&**listener]),
             valid: tokens("valid"),
@@ -61,7 +61,8 @@ impl Metrics {
             let sums = lock(&edge.aggregates);
             (sums.dropped(), sums.bytes())
         };
-        let dropped = [dropped.distant, dropped.new, dropped.foreign, dropped.too_large];
+        let without_series = lock(&edge.usage).dropped();
+        let dropped = [dropped.distant, dropped.new, dropped.foreign, dropped.too_large, without_series];
         self.dropped.iter().zip(dropped).for_each(|(cell, count)| cell.advance_to(count));
         self.bytes.set(bytes as i64);
         self.streams.set(edge.streams.load(Ordering::Relaxed) as i64);
@@ -71,16 +72,30 @@ impl Metrics {
         self.show_environments(edge);
     }
 
+    /// The series of an environment that is gone would keep their last values.
+    fn retire(&self, environment: &str) {
+        for family in [&catalog::FLAGS_POLL_AGE, &catalog::FLAGS_REVISION] {
+            self.core.registry().retire_series(family, &[&self.listener, environment]);
+        }
+    }
+
     fn show_environments(&self, edge: &Edge) {
         let (view, now) = (edge.view(), unix_time());
-        let mut ages = self.ages.borrow_mut();
-        for (name, polled) in edge.counts.last_polls() {
+        let (mut ages, polls) = (self.ages.borrow_mut(), edge.counts.last_polls());
+        ages.retain(|name, _| {
+            let is_there = polls.iter().any(|(other, _)| other == name);
+            if !is_there {
+                self.retire(name);
+            }
+            is_there
+        });
+        for (name, polled) in polls {
             let labels = [&*self.listener, &*name];
             let (age, revision) = ages.entry(name.clone()).or_insert_with(|| {
                 (self.core.gauge(&catalog::FLAGS_POLL_AGE, &labels), self.core.gauge(&catalog::FLAGS_REVISION, &labels))
             });
             age.set_duration(now.saturating_sub(polled));
-            revision.set(view.environments.get(&name).map_or(0, |one| one.snapshot.revision() as i64));
+            revision.set(view.environments.get(&name).map_or(0, |one| one.shown_revision() as i64));
         }
     }
 }

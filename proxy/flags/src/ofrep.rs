@@ -13,6 +13,7 @@ use crate::{
     access::{self, Access, Denial},
     frontend_api::{check_json, coded, decided_all, decided_text},
     reply,
+    results::Form,
 };
 
 /// A result as the frontend API has it.
@@ -70,7 +71,7 @@ fn context(request: &HandlerRequest) -> Result<Context<'_>, WholeResponse> {
 }
 
 /// All flags of the token: `POST /ofrep/v1/evaluate/flags`.
-pub(crate) fn evaluate(access: &Access, request: &HandlerRequest) -> Result<WholeResponse, Denial> {
+pub(crate) async fn evaluate(access: &Access, request: &HandlerRequest) -> Result<WholeResponse, Denial> {
     let sight = access.sight()?;
     let context = match context(request) {
         Ok(context) => context,
@@ -82,7 +83,8 @@ pub(crate) fn evaluate(access: &Access, request: &HandlerRequest) -> Result<Whol
     }
     let Ok(all) = serde_json::from_slice::<DecidedAll>(&document) else { return Ok(reply::empty(500)) };
     let flags: Vec<Value> = all.toggles.iter().map(Decided::evaluation).collect();
-    Ok(coded(json!({ "flags": flags }).to_string().into_bytes(), &tag.to_string(), request))
+    let body = json!({ "flags": flags }).to_string().into_bytes();
+    Ok(coded(&sight.environment, Form::Ofrep, tag, body, request).await)
 }
 
 /// One flag: `POST /ofrep/v1/evaluate/flags/{key}`.

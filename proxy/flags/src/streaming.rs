@@ -17,7 +17,7 @@ use weir_http::filter::{BodyAborted, BodyStream, HandlerRequest, HandlerResponse
 use weir_http_codec::{Fields, Known};
 
 use crate::{
-    access::{Access, Denial, is_still_good},
+    access::{Access, Denial, Sight, is_still_good},
     client_api::{Selection, bad_query},
     edge::{Edge, View, Watch, Watched, seed},
     limits::{STREAM_KEEP_ALIVE, STREAM_RETRY_MILLIS},
@@ -27,38 +27,40 @@ use crate::{
 
 /// One stream.
 struct FlagStream {
-    edge: Arc<Edge>,
+    _place: StreamPlace,
     token: Arc<Token>,
     prefix: Box<str>,
     seen: Arc<View>,
     watch: Watch,
     /// The revision of the client. `None`: it has none that is known.
     client: Option<u64>,
-    /// The first event is still to come.
-    is_new: bool,
+    /// The wait before the client connects again and the first event, until they are sent.
+    first: std::array::IntoIter<Bytes, 2>,
     keep_alive: Deadline,
 }
 
 /// Opens a stream.
-pub(crate) fn stream(
+pub(crate) async fn stream(
     edge: &Arc<Edge>,
     access: Access,
     request: &HandlerRequest,
     query: &str,
     settings: &FlagsListenerSettings,
 ) -> Result<HandlerResponse, Denial> {
-    access.sight()?;
+    let Sight { environment, scope } = access.sight()?;
     let Some(selection) = Selection::of(query) else { return Ok(HandlerResponse::Whole(bad_query())) };
-    if edge.streams.fetch_add(1, Ordering::Relaxed) >= settings.streams_max {
-        edge.streams.fetch_sub(1, Ordering::Relaxed);
+    let Some(place) = StreamPlace::take(edge, settings.streams_max) else {
         return Ok(HandlerResponse::Whole(reply::too_many_streams()));
-    }
+    };
+    let prefix = selection.prefix.unwrap_or_default();
+    let client = reply::field(&request.head.fields, "last-event-id").and_then(revision).filter(|own| *own > 0);
+    let first = environment.first_event(&scope, &prefix, client).await.ok_or(Denial::NotYet)?;
     let stream = FlagStream {
-        edge: edge.clone(),
-        prefix: selection.prefix.unwrap_or_default().into(),
+        _place: place,
+        prefix: prefix.into(),
         watch: Watch::new(edge.clone(), Watched::Flags),
-        client: reply::field(&request.head.fields, "last-event-id").and_then(revision).filter(|own| *own > 0),
-        is_new: true,
+        client: Some(environment.snapshot.revision()),
+        first: [retry(), first].into_iter(),
         keep_alive: weir_engine::deadline(),
         token: access.token,
         seen: access.view,
@@ -77,42 +79,27 @@ impl FlagStream {
     fn event(&mut self) -> Option<Bytes> {
         let environment = self.seen.environment(&self.token)?;
         let scope = environment.scope(self.token.projects());
-        let kind = if self.is_new { StreamEvent::Connected } else { StreamEvent::Updated };
-        let event = environment.stream_event(&scope, &self.prefix, kind, self.client);
-        self.client = Some(environment.snapshot.event_id());
-        if !std::mem::take(&mut self.is_new) {
-            return event;
-        }
-        let (low, high) = STREAM_RETRY_MILLIS;
-        let retry = low + Rng::new(seed()).below(high - low + 1);
-        let mut first = format!("retry: {retry}\n").into_bytes();
-        first.extend_from_slice(&event.unwrap_or_default());
-        Some(first.into())
+        let event = environment.stream_event(&scope, &self.prefix, StreamEvent::Updated, self.client);
+        self.client = Some(environment.snapshot.revision());
+        event
     }
 }
 
 impl BodyStream for FlagStream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyAborted>>> {
-        loop {
-            if self.is_new
-                && let Some(event) = self.event()
-            {
-                return Poll::Ready(Some(Ok(event)));
+        if let Some(piece) = self.first.next() {
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        while let Poll::Ready(view) = self.watch.poll_changed(&self.seen.clone(), context) {
+            let is_served = is_still_good(&view, &self.token) && view.environment(&self.token).is_some();
+            self.seen = view;
+            if !is_served {
+                // The client comes back, and its token is judged again.
+                return Poll::Ready(None);
             }
-            match self.watch.poll_changed(&self.seen.clone(), context) {
-                Poll::Ready(view) => {
-                    let is_served = is_still_good(&view, &self.token) && view.environment(&self.token).is_some();
-                    self.seen = view;
-                    if !is_served {
-                        // The client comes back, and its token is judged again.
-                        return Poll::Ready(None);
-                    }
-                    if let Some(event) = self.event() {
-                        self.keep_alive.set(turn::now().saturating_add(STREAM_KEEP_ALIVE));
-                        return Poll::Ready(Some(Ok(event)));
-                    }
-                }
-                Poll::Pending => break,
+            if let Some(event) = self.event() {
+                self.keep_alive.set(turn::now().saturating_add(STREAM_KEEP_ALIVE));
+                return Poll::Ready(Some(Ok(event)));
             }
         }
         if self.keep_alive.poll_expired(context).is_ready() {
@@ -123,8 +110,26 @@ impl BodyStream for FlagStream {
     }
 }
 
-impl Drop for FlagStream {
+/// The line that names the wait before the client connects again.
+fn retry() -> Bytes {
+    let (low, high) = STREAM_RETRY_MILLIS;
+    format!("retry: {}\n", low + Rng::new(seed()).below(high - low + 1)).into()
+}
+
+/// A place among the streams of the listener, until it is dropped.
+struct StreamPlace(Arc<Edge>);
+
+impl StreamPlace {
+    /// `None`: all are taken.
+    fn take(edge: &Arc<Edge>, most: usize) -> Option<Self> {
+        // It is given back with the value, also if there is no room.
+        let place = Self(edge.clone());
+        (edge.streams.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+}
+
+impl Drop for StreamPlace {
     fn drop(&mut self) {
-        self.edge.streams.fetch_sub(1, Ordering::Relaxed);
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -170,6 +170,44 @@ mod redis {
         gateway.finish();
     }
 
+    /// A pause that a start does not wait for, and a request to the store does.
+    const PAUSE: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn copies_that_come_late_are_served_while_the_server_is_down() {
+        let (server, mut origin) = (Server::start(Kind::Redis), FlagOrigin::start());
+        origin.kill();
+        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
+        server.connect().expect(&copies, b"+OK\r\n");
+        let frozen = server.freeze();
+        let gateway = gateway(&origin.address, &table(&server.address, ""));
+        std::thread::sleep(PAUSE);
+        assert_eq!(get(&gateway.address, FEATURES, SAVED).status, 503, "nothing has come");
+        drop(frozen);
+        until_true("the late copies", || get(&gateway.address, FEATURES, SAVED).status == 200);
+        let log = ended(gateway);
+        assert!(!log.contains("the backup of flags cannot be used"), "it came late, and it came: {log}");
+    }
+
+    #[test]
+    fn copies_that_come_late_replace_no_flags_of_the_server() {
+        let (server, origin) = (Server::start(Kind::Redis), FlagOrigin::start());
+        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
+        server.connect().expect(&copies, b"+OK\r\n");
+        let frozen = server.freeze();
+        let gateway = gateway(&origin.address, &table(&server.address, ""));
+        until_true("flags of the server", || names(&gateway).len() == 5);
+        std::thread::sleep(PAUSE.saturating_sub(Duration::from_secs(3)));
+        drop(frozen);
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            assert_eq!(names(&gateway).len(), 5, "the flags of the server stay");
+        }
+        assert!(get(&gateway.address, FEATURES, SAVED).status != 200, "the server does not know the token");
+        let log = ended(gateway);
+        assert!(!log.contains("flags are those of the backup"), "{log}");
+    }
+
     #[test]
     fn f7_a_damaged_key_is_named_and_ignored() {
         let (server, mut origin) = (Server::start(Kind::Redis), FlagOrigin::start());
@@ -353,4 +391,61 @@ fn documents_of_unleash_edge_in_a_directory_are_served() {
     until_true("the flags of Unleash Edge", || get(&gateway.address, FEATURES, SAVED).status == 200);
     assert_eq!(get(&gateway.address, FEATURES, SAVED).names(), ["of-edge"]);
     gateway.finish();
+}
+
+/// A disk of a few pages, until it is dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(folder.path());
+        assert!(mount.status().expect("mount").success(), "a disk needs root");
+        Self(folder)
+    }
+
+    /// Takes all that is free.
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.0.path().join("filler")).expect("created");
+        while std::io::Write::write_all(&mut file, &[b'x'; 4_096]).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_backup_before_and_is_named() {
+    let disk = SmallDisk::mount();
+    let folder = disk.0.path().join("backup");
+    let more = format!("validation_timeout = \"0s\"\nbackup_dir = \"{}\"", folder.display());
+    let mut origin = FlagOrigin::start();
+    let first = before(&origin.address, &more);
+    until_true("flags", || names(&first).len() == 5);
+    let served = names(&first);
+    first.finish();
+    let files = || -> Vec<(std::ffi::OsString, Vec<u8>)> {
+        let entries = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry"));
+        let mut all: Vec<_> =
+            entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).expect("a file"))).collect();
+        all.sort();
+        all
+    };
+    let whole = files();
+    assert_eq!(whole.len(), 2);
+    let second = before(&origin.address, &more);
+    origin.replace(r#"{"version":2,"features":[{"name":"later","enabled":true,"strategies":[]}]}"#);
+    until_true("other flags", || names(&second) == ["later"]);
+    disk.fill();
+    let log = ended(second);
+    assert!(log.contains("the backup of flags cannot be written") && log.contains("No space left"), "{log}");
+    assert_eq!(files(), whole, "the copies before, and no part of others");
+    origin.kill();
+    let restored = before(&origin.address, &more);
+    until_true("the flags of the backup", || names(&restored) == served);
+    restored.finish();
 }

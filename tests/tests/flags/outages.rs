@@ -123,6 +123,41 @@ fn f7_a_backup_serves_a_start_without_the_server_and_a_damaged_one_is_named() {
 }
 
 #[test]
+fn the_age_of_flags_is_shown_behind_a_start_from_a_backup_and_ends_with_the_environment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = "tokens = [\"env:FLAGS_TOKEN\", \"env:FLAGS_OTHER_TOKEN\"]";
+    let more = format!("{tokens}\nbackup_dir = \"{}\"", folder.path().display());
+    let mut origin = FlagOrigin::start();
+    origin.tokens(&[("backend", BACKEND), ("backend", "*:production.lab-backend")]);
+    let gateway = before(&origin.address, &more);
+    let ages = |gateway: &Gateway| gateway.metrics().by("weir_flags_poll_age_seconds", "environment");
+    until_true("both environments", || ages(&gateway).len() == 2);
+    until_true("flags", || names(&gateway).len() == 5);
+    origin.tokens(&[("backend", BACKEND)]);
+    until("the end of a series", Duration::from_secs(40), || {
+        (!ages(&gateway).contains_key("production")).then_some(())
+    });
+    assert!(!gateway.metrics().by("weir_flags_revision", "environment").contains_key("production"));
+    assert!(ages(&gateway).contains_key("development"));
+    gateway.finish();
+    origin.kill();
+    // The seal names the time at which the server has shown the flags.
+    let file = folder.path().join("unleash_features.json");
+    let text = std::fs::read_to_string(&file).expect("the backup");
+    let (seal, rest) = text.split_once('\n').expect("a seal");
+    let mut seal: serde_json::Value = serde_json::from_str(seal).expect("JSON");
+    let shown = seal["shown"].as_u64().expect("a time");
+    seal["shown"] = json!(shown - 3_600);
+    std::fs::write(&file, format!("{seal}\n{rest}")).expect("written");
+    let restored = unready(&origin.address, &more);
+    until_true("the flags of the backup", || names(&restored).len() == 5);
+    let development = [("environment", "development")];
+    restored.wait_metric("weir_flags_poll_age_seconds", &development, 3_600.0);
+    assert!(restored.metrics().sum_where("weir_flags_poll_age_seconds", &development) < 3_700.0);
+    restored.finish();
+}
+
+#[test]
 fn a_backup_vouches_for_no_token() {
     let folder = tempfile::tempdir().expect("a folder");
     let more = format!("backup_dir = \"{}\"", folder.path().display());

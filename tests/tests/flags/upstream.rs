@@ -215,6 +215,59 @@ fn f4_deltas_that_repeat_themselves_change_nothing_and_those_out_of_order_lead_t
 }
 
 #[test]
+fn a_large_state_of_the_stream_is_taken_whole_and_events_come_behind_it() {
+    let origin = FlagOrigin::start_with(&["--data", "large"]);
+    let gateway = before(&origin.address, "upstream_mode = \"streaming\"");
+    until_true("flags", || names(&gateway).len() == 350);
+    let by_poll = before(&origin.address, "");
+    until_true("the same by polls", || names(&by_poll).len() == 350);
+    let features = |gateway: &Gateway| get(&gateway.address, FEATURES, BACKEND).json()["features"].clone();
+    assert_eq!(features(&gateway), features(&by_poll));
+    let event = |id: u64| {
+        json!({ "eventId": id, "type": "feature-updated",
+            "feature": { "name": format!("added-{id}"), "project": "default", "enabled": true, "strategies": [] } })
+    };
+    for round in 0..3 {
+        // A whole state, with an event close behind it.
+        origin.control("POST", "/lab/edit?environment=development", "");
+        let events = json!({ "events": [event(round)] }).to_string();
+        origin.control("POST", "/lab/events", &events);
+    }
+    until_true("the last event", || names(&gateway).iter().filter(|name| name.starts_with("added-")).count() == 3);
+    until_true("the same by polls", || features(&gateway) == features(&by_poll));
+    by_poll.finish();
+    // The gateway's own stream is a request under way as long as there is a server.
+    drop(origin);
+    gateway.finish();
+}
+
+#[test]
+fn flags_of_a_project_go_with_the_token_that_saw_them() {
+    let origin = FlagOrigin::start();
+    let (one, two) = ("one:development.first-secret", "two:development.second-secret");
+    let features: Vec<Value> = ["one", "two"]
+        .map(|project| json!({ "name": project, "project": project, "enabled": true, "strategies": [] }))
+        .to_vec();
+    origin.replace(&json!({ "version": 2, "features": features }).to_string());
+    origin.tokens(&[("backend", one), ("backend", two)]);
+    let mut variables = environment();
+    variables.extend([("FIRST".to_owned(), one.to_owned()), ("SECOND".to_owned(), two.to_owned())]);
+    let more = "tokens = [\"env:FIRST\", \"env:SECOND\"]\nbackstage = [\"features\"]";
+    let gateway = before_with(&origin.address, more, "", &variables);
+    let held = || {
+        let all = get(&gateway.address, "/internal-backstage/features", "").json();
+        let list = all["development"]["features"].as_array().cloned().unwrap_or_default();
+        list.iter().map(|flag| flag["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    until_true("flags of both", || held() == ["one", "two"]);
+    origin.tokens(&[("backend", one)]);
+    until("the end of the second token", POLLS, || (get(&gateway.address, FEATURES, two).status == 403).then_some(()));
+    until("the end of its flags", POLLS, || (held() == ["one"]).then_some(()));
+    assert_eq!(get(&gateway.address, FEATURES, one).names(), ["one"]);
+    gateway.finish();
+}
+
+#[test]
 fn a_listener_that_redirects_asks_the_server_for_nothing() {
     let origin = FlagOrigin::start();
     let gateway = before(&origin.address, "redirect_https = true");

@@ -10,7 +10,7 @@ use weir_flags_codec::metrics::{
 };
 
 use super::batch::{Batch, cut};
-use super::impact;
+use super::impact::{self, ImpactSum};
 use crate::limits::{METRICS_OTHERS_PART, METRICS_SKEW_HOURS};
 use crate::token::Token;
 
@@ -49,7 +49,7 @@ pub(super) struct Waiting {
     /// By hours since 1970.
     pub(super) hours: BTreeMap<i64, Sums>,
     /// By application and name.
-    pub(super) impact: BTreeMap<(String, String), ImpactMetric>,
+    pub(super) impact: BTreeMap<(String, String), ImpactSum>,
     pub(super) seen_tokens: BTreeSet<String>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Waiting {
 pub struct Dropped {
     /// Sums of hours that were the farthest from now when room was needed.
     pub distant: u64,
-    /// Sums, applications and tokens that found no room, or had no way to an upstream.
+    /// Sums, applications, values of applications' own metrics and tokens that found no room, or had no way to an upstream.
     pub new: u64,
     /// Sums of an environment that is not the token's.
     pub foreign: u64,
@@ -266,15 +266,16 @@ impl Aggregates {
 
     fn add_impact(&mut self, environment: &str, application: &str, metric: ImpactMetric, is_older: bool) {
         let key = (application.to_owned(), metric.name.clone());
-        let before = self.environments.get(environment).and_then(|it| it.impact.get(&key));
-        let bytes_before = before.map_or(0, |it| bytes_of_key(&key) + impact::bytes(it));
-        let merged = impact::merged(before.cloned(), metric, is_older);
-        let bytes = bytes_of_key(&key) + impact::bytes(&merged);
-        if !self.find_room(bytes.saturating_sub(bytes_before)) {
+        let is_known = self.environments.get(environment).is_some_and(|it| it.impact.contains_key(&key));
+        if !is_known && !self.find_room(bytes_of_key(&key) + ImpactSum::bytes_of(&metric.help)) {
             return;
         }
-        self.other_bytes -= bytes_before.saturating_sub(bytes);
-        self.environments.entry(environment.into()).or_default().impact.insert(key, merged);
+        let room = (self.bytes_max / METRICS_OTHERS_PART).saturating_sub(self.other_bytes);
+        let waiting = self.environments.entry(environment.into()).or_default();
+        let sum = waiting.impact.entry(key).or_insert_with(|| ImpactSum::new(&metric.help, metric.kind));
+        let before = sum.bytes();
+        self.dropped.new += sum.add(metric, is_older, room);
+        self.other_bytes = self.other_bytes + sum.bytes() - before;
     }
 
     fn add_seen_token(&mut self, environment: &str, token: String) {
@@ -343,7 +344,7 @@ impl Waiting {
 
     fn other_bytes(&self) -> usize {
         let applications = self.applications.iter().map(|(key, it)| bytes_of_key(key) + bytes_of_application(it));
-        let impact = self.impact.iter().map(|(key, it)| bytes_of_key(key) + impact::bytes(it));
+        let impact = self.impact.iter().map(|(key, it)| bytes_of_key(key) + it.bytes());
         applications.chain(impact).sum::<usize>() + self.seen_tokens.iter().map(|it| bytes_of_text(it)).sum::<usize>()
     }
 }

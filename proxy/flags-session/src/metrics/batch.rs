@@ -74,8 +74,8 @@ pub(super) fn cut(environment: Box<str>, waiting: Waiting) -> (Vec<Batch>, u64) 
         let mut cutter = Cutter { bodies: Vec::new(), bytes: 0, body_bytes_max, too_large: 0 };
         waiting.applications.values().for_each(|it| cutter.put(it.clone(), |body, it| body.applications.push(it)));
         waiting.metrics(&environment).for_each(|it| cutter.put(it, |body, it| body.metrics.push(it)));
-        let impact = waiting.impact.values();
-        impact.for_each(|it| cutter.put(it.clone(), |body, it| body.impact_metrics.get_or_insert_default().push(it)));
+        let impact = waiting.impact.iter().map(|((_, name), it)| it.to_metric(name));
+        impact.for_each(|it| cutter.put(it, |body, it| body.impact_metrics.get_or_insert_default().push(it)));
         let tokens = waiting.seen_tokens.iter();
         tokens.for_each(|it| cutter.put(it.clone(), |body, it| body.seen_tokens.get_or_insert_default().push(it)));
         cutter

@@ -50,7 +50,7 @@ impl Environment {
         }
         let document: Value = serde_json::from_slice(&out[1..]).expect("JSON");
         let events = document["events"].as_array().expect("events");
-        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.event_id())));
+        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.revision())));
         Some(events.iter().map(short).collect())
     }
 
@@ -118,7 +118,8 @@ fn polls_have_revisions_of_the_process() {
     };
     environment.poll(&["*"], of(&[("a", "p")], 7)).expect("taken");
     assert_eq!(environment.state.revision(), 100, "other tokens may feed the state, too");
-    assert_eq!(environment.snapshot().revision(), 7, "for operators");
+    let snapshot = environment.snapshot();
+    assert_eq!((snapshot.revision(), snapshot.upstream_revision()), (100, Some(7)), "two names for two revisions");
     environment.poll(&["*"], of(&[("b", "p")], 7)).expect("taken");
     assert_eq!(environment.state.revision(), 101, "a change has a revision of its own");
     environment.poll(&["*"], of(&[("c", "p")], 20)).expect("taken");
@@ -291,4 +292,54 @@ fn a_stream_begins_with_the_state_and_goes_on_with_changes() {
         text(&environment, StreamEvent::Updated, Some(100)),
         "event: unleash-updated\nid: 101\ndata: {\"events\":[{\"eventId\":101,\"type\":\"feature-removed\",\"featureName\":\"a\",\"project\":\"p\"}]}\n\n"
     );
+}
+
+#[test]
+fn flags_and_segments_of_a_token_that_is_gone_go_when_all_others_have_shown_theirs() {
+    let mut environment = Environment::new();
+    let of = |names: &[(&str, &str)], segments: &[i64]| {
+        let mut document = features(names);
+        document["segments"] = segments.iter().map(|id| json!({"id": id, "constraints": []})).collect();
+        document
+    };
+    let [all, p, q] = [&["*"], &["p"], &["q"]].map(|names| Projects::new(names));
+    environment.poll(&["p"], of(&[("a", "p")], &[1])).expect("taken");
+    environment.poll(&["q"], of(&[("b", "q")], &[1, 2])).expect("taken");
+    let keep = |environment: &mut Environment, scopes: &[&Projects]| {
+        let events = environment.state.keep_scopes(scopes);
+        environment.record(events)
+    };
+    assert_eq!(keep(&mut environment, &[&p, &q]), 0, "both feed it");
+    assert!(!environment.state.has_unseen(&[&p, &q]));
+    let before = environment.state.revision();
+    assert_eq!(keep(&mut environment, &[&p]), 2, "a flag and a segment");
+    assert_eq!(environment.names(), ["a"]);
+    assert_eq!(environment.state.segments().into_keys().collect::<Vec<_>>(), [1]);
+    assert_eq!(environment.delta(&["*"], "", Some(before)).expect("news"), ["-#2", "-b of q"]);
+    assert_eq!(keep(&mut environment, &[&p]), 0, "nothing is left");
+    // A token that sees all goes, and two that it has covered take its place.
+    environment.poll(&["*"], of(&[("a", "p"), ("b", "q"), ("c", "r")], &[1])).expect("taken");
+    assert_eq!(keep(&mut environment, &[&p, &q]), 0, "neither has shown its flags");
+    environment.poll(&["p"], of(&[("a", "p")], &[1])).expect("taken");
+    assert_eq!(keep(&mut environment, &[&p, &q]), 0, "one has not");
+    assert_eq!(environment.names(), ["a", "b", "c"]);
+    environment.poll(&["q"], of(&[("b", "q")], &[1])).expect("taken");
+    assert_eq!(keep(&mut environment, &[&p, &q]), 1);
+    assert_eq!(environment.names(), ["a", "b"]);
+    assert!(!environment.state.has_unseen(&[&p, &q]) && environment.state.has_unseen(&[&p]));
+    assert!(!environment.state.has_unseen(&[&all]), "it would have to show its flags first");
+}
+
+#[test]
+fn flags_of_a_backup_that_no_token_sees_go_with_the_first_responses() {
+    let mut environment = Environment::new();
+    let saved = document(&features(&[("a", "p"), ("b", "gone")]));
+    let events = environment.state.restore(saved).expect("taken");
+    environment.record(events);
+    let p = Projects::new(&["p"]);
+    assert!(!environment.state.has_unseen(&[&p]), "the server has not responded");
+    environment.poll(&["p"], features(&[("a", "p")])).expect("taken");
+    let events = environment.state.keep_scopes(&[&p]);
+    environment.record(events);
+    assert_eq!(environment.names(), ["a"]);
 }

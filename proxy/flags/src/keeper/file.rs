@@ -24,7 +24,7 @@ pub(super) async fn run(desk: Rc<Desk>, source: FileSource) {
             Ok(None) => desk.edge.counts.polled(ENVIRONMENT, PollResult::Unchanged),
             Ok(Some(document)) => {
                 last_error = String::new();
-                take(&desk, document);
+                take(&desk, document).await;
             }
             Err(error) => {
                 if error != last_error {
@@ -34,35 +34,23 @@ pub(super) async fn run(desk: Rc<Desk>, source: FileSource) {
                 desk.edge.counts.polled(ENVIRONMENT, PollResult::Garbage);
             }
         }
-        make_coding(&desk).await;
         if source.reload_interval.is_zero() {
-            break;
+            return;
         }
-        let _ = weir_engine::timeout(source.reload_interval, desk.edge.signal.wait()).await;
-    }
-    loop {
-        desk.edge.signal.wait().await;
-        make_coding(&desk).await;
+        weir_engine::sleep(source.reload_interval).await;
     }
 }
 
-/// Compresses documents on another thread.
-async fn make_coding(desk: &Desk) {
-    if desk.edge.take_wanted_coding()
-        && let Some(environment) = desk.edge.view().environments.get(ENVIRONMENT).cloned()
-    {
-        let _ = weir_engine::run_blocking(move || environment.make_wanted()).await;
-    }
-}
-
-fn take(desk: &Desk, document: FeaturesDocument) {
-    let result = match desk.take_document(ENVIRONMENT, &Projects::All, document) {
-        Ok(true) => PollResult::Changed,
-        Ok(false) => PollResult::Unchanged,
-        Err(error) => {
-            tracing::error!(%error, "the file of flags is refused; the last flags stay");
-            PollResult::Garbage
-        }
+async fn take(desk: &Desk, document: FeaturesDocument) {
+    let refused = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, "the file of flags is refused; the last flags stay");
+        PollResult::Garbage
+    };
+    let result = match desk.take_document(ENVIRONMENT, &Projects::All, document).await {
+        Ok(Ok(true)) => PollResult::Changed,
+        Ok(Ok(false)) => PollResult::Unchanged,
+        Ok(Err(error)) => refused(&error),
+        Err(error) => refused(&error),
     };
     desk.edge.counts.polled(ENVIRONMENT, result);
 }

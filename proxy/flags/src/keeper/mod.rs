@@ -3,7 +3,8 @@
 //! | file | concept |
 //! |---|---|
 //! | `upstream` | requests to the server |
-//! | `state` | tokens and flags as the keeper has them, and their publication |
+//! | `state` | tokens as the keeper has them, and the publication of its state |
+//! | `flags` | the flags of environments as the keeper has them, and their changes |
 //! | `tokens` | the validation of tokens |
 //! | `poll` | the flags of a token: polls and deltas |
 //! | `follow` | the same by a stream |
@@ -14,6 +15,7 @@
 
 mod backup;
 mod file;
+mod flags;
 mod follow;
 mod poll;
 mod publish;

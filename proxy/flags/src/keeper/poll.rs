@@ -15,18 +15,15 @@ use super::{Desk, follow, upstream::Call};
 use crate::{
     counts::PollResult,
     edge::{Watched, unix_time},
-    limits::{POLL_FAILURES_MAX, POLL_REVOCATIONS_MAX, POLL_TIMEOUT},
+    limits::{POLL_FAILURES_MAX, POLL_REVOCATIONS_MAX, POLL_TIMEOUT, READ_AT_ONCE_MAX},
     settings::{UpstreamMode, UpstreamSource},
 };
-
-/// Bytes of a document up to which the worker reads it itself.
-const READ_AT_ONCE_MAX: usize = 64 * 1024;
 
 /// Keeps a task for each token that is polled, for as long as the keeper lives.
 pub(super) async fn supervise(desk: Rc<Desk>, source: UpstreamSource) {
     let mut tasks: HashMap<Vec<u8>, (Arc<Token>, JoinHandle<()>)> = HashMap::new();
     loop {
-        let wanted = desk.polled_tokens();
+        let (wanted, _) = desk.polled_tokens();
         tasks.retain(|_, (token, _)| wanted.iter().any(|other| other == token));
         for token in wanted {
             let key = token.secret().expose().to_vec();
@@ -35,6 +32,8 @@ pub(super) async fn supervise(desk: Rc<Desk>, source: UpstreamSource) {
                 (token, task)
             });
         }
+        let environments: Vec<_> = desk.state.borrow().environments.keys().cloned().collect();
+        environments.iter().for_each(|name| desk.forget_unseen(name));
         desk.has_other_sources.wait().await;
     }
 }
@@ -139,6 +138,9 @@ impl Poller {
             PollResult::Refused => self.refused(desk),
             _ => self.revocations = 0,
         }
+        if is_good {
+            desk.forget_unseen(&self.environment);
+        }
         if !is_good && !desk.has_flags(&self.environment) {
             // Requests that wait for the first flags are to come again.
             desk.publish_to(Watched::Verdicts);
@@ -189,12 +191,13 @@ impl Poller {
             Ok(document) => document,
             Err(error) => return self.garbage(&error),
         };
-        match desk.take_document(&self.environment, self.token.projects(), document) {
-            Ok(is_changed) => {
+        match desk.take_document(&self.environment, self.token.projects(), document).await {
+            Ok(Ok(is_changed)) => {
                 self.tag = tag;
                 if is_changed { PollResult::Changed } else { PollResult::Unchanged }
             }
-            Err(refused) => self.garbage(&refused),
+            Ok(Err(refused)) => self.garbage(&refused),
+            Err(error) => self.garbage(&error),
         }
     }
 
@@ -217,14 +220,28 @@ impl Poller {
             _ => return PollResult::Failed,
         }
         match read(response.body, DeltaEvent::read_all).await {
-            Ok(events) => self.take(desk, events),
+            Ok(events) => self.take(desk, events).await,
             Err(error) => self.garbage(&error),
         }
     }
 
     /// Takes events of the server. A gap leads to the whole state.
-    pub(super) fn take(&mut self, desk: &Desk, events: Vec<DeltaEvent>) -> PollResult {
-        match desk.take_events(&self.environment, self.token.projects(), events) {
+    async fn take(&mut self, desk: &Desk, events: Vec<DeltaEvent>) -> PollResult {
+        match desk.take_events(&self.environment, self.token.projects(), events).await {
+            Ok(taken) => self.taken(taken),
+            Err(error) => self.garbage(&error),
+        }
+    }
+
+    /// Takes events with little in them at once.
+    pub(super) fn take_few(&mut self, desk: &Desk, events: Vec<DeltaEvent>) -> PollResult {
+        let taken = desk.take_few_events(&self.environment, self.token.projects(), events);
+        self.taken(taken)
+    }
+
+    /// The result of events that were taken or refused.
+    pub(super) fn taken(&mut self, taken: Result<bool, Refused>) -> PollResult {
+        match taken {
             Ok(is_changed) => {
                 self.wants_all = false;
                 if is_changed { PollResult::Changed } else { PollResult::Unchanged }
@@ -256,7 +273,7 @@ impl Poller {
 }
 
 /// Reads a document; a large one on another thread.
-async fn read<T: Send + 'static>(
+pub(super) async fn read<T: Send + 'static>(
     body: Vec<u8>,
     read: fn(&[u8]) -> Result<T, DocumentError>,
 ) -> Result<T, DocumentError> {

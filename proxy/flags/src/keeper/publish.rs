@@ -44,7 +44,7 @@ async fn build(desk: &Desk, name: &str) {
     {
         let mut state = desk.state.borrow_mut();
         let Some(one) = state.environments.get_mut(name) else { return };
-        let is_unchanged = !one.is_dirty && one.flags.revision() == built.snapshot.event_id();
+        let is_unchanged = !one.is_dirty && one.flags.revision() == built.snapshot.revision();
         if !is_same(one.built.as_ref(), before.as_ref(), is_unchanged) {
             return;
         }
@@ -55,7 +55,7 @@ async fn build(desk: &Desk, name: &str) {
     }
     tracing::info!(
         environment = name,
-        revision = built.snapshot.revision(),
+        revision = built.shown_revision(),
         flags = built.snapshot.flag_count(),
         "new flags"
     );

@@ -3,16 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use weir_base::{Time, time::turn};
-use weir_flags_codec::{DeltaEvent, FeaturesDocument};
-use weir_flags_session::{
-    FlagState, History, Projects, Refused, Standing, Token, TokenTable, TokenType, first_own_revision, minimal,
-    token_table::Changes,
-};
+use weir_flags_session::{Standing, Token, TokenTable, TokenType, minimal, token_table::Changes};
 
-use super::{Desk, Source};
+use super::{Desk, Source, flags::EnvironmentState};
 use crate::{
-    edge::{View, Watched, seed},
-    environment::Environment,
+    edge::{View, Watched},
     limits::REVOCATION_HOLD,
 };
 
@@ -37,22 +32,6 @@ pub(super) struct State {
     pub(super) had_flags: bool,
     /// The generation that the store of backups has. `None`: none of this process.
     pub(super) saved: Option<u64>,
-}
-
-/// The flags of an environment.
-pub(super) struct EnvironmentState {
-    pub(super) flags: FlagState,
-    pub(super) history: History,
-    /// The snapshot lacks the last changes.
-    pub(super) is_dirty: bool,
-    pub(super) built: Option<Arc<Environment>>,
-}
-
-impl EnvironmentState {
-    fn new() -> Self {
-        let flags = FlagState::new(first_own_revision(seed()));
-        Self { flags, history: History::default(), is_dirty: false, built: None }
-    }
 }
 
 impl State {
@@ -147,7 +126,9 @@ impl Desk {
         let built = state.environments.iter().filter_map(|(name, one)| Some((name.clone(), one.built.clone()?)));
         let environments = built.collect();
         let is_offline = matches!(self.source, Source::File(_));
-        self.edge.publish(View { tokens: table, is_offline, sources, awaits_sources, environments }, changed);
+        let view = View { tokens: table, is_offline, sources, awaits_sources, environments };
+        self.edge.counts.keep_environments(|name| view.knows(name) || state.environments.contains_key(name));
+        self.edge.publish(view, changed);
     }
 
     /// The backend tokens that are valid, and whether there may be more soon.
@@ -164,13 +145,13 @@ impl Desk {
         (valid, awaits)
     }
 
-    /// The tokens to poll with: the fewest that see everything.
-    pub(super) fn polled_tokens(&self) -> Vec<Arc<Token>> {
-        let state = self.state.borrow();
-        let (sources, _) = self.sources(&state);
+    /// The tokens to poll with: the fewest that see everything. Also whether there may be more soon.
+    pub(super) fn polled_tokens(&self) -> (Vec<Arc<Token>>, bool) {
+        let (sources, awaits) = self.sources(&self.state.borrow());
         let all: Vec<&Token> = sources.iter().map(|token| &**token).collect();
         let fewest = minimal(&all);
-        sources.iter().filter(|token| fewest.iter().any(|one| std::ptr::eq(*one, &***token))).cloned().collect()
+        let is_needed = |token: &&Arc<Token>| fewest.iter().any(|one| std::ptr::eq(*one, &***token));
+        (sources.iter().filter(is_needed).cloned().collect(), awaits)
     }
 
     /// Takes the consequences of a verdict on tokens.
@@ -210,21 +191,6 @@ impl Desk {
         self.has_other_sources.notify();
     }
 
-    /// Takes the flags that a token sees. True: there are other ones than before.
-    pub(super) fn take_document(
-        &self,
-        environment: &str,
-        scope: &Projects,
-        document: FeaturesDocument,
-    ) -> Result<bool, Refused> {
-        self.change(environment, |flags| flags.apply_document(scope, document))
-    }
-
-    /// Takes the flags of a backup.
-    pub(super) fn restore(&self, environment: &str, document: FeaturesDocument) -> Result<bool, Refused> {
-        self.change(environment, |flags| flags.restore(document))
-    }
-
     /// Takes the tokens of a backup.
     pub(super) fn restore_tokens(&self, tokens: Vec<Token>) {
         let mut state = self.state.borrow_mut();
@@ -242,57 +208,5 @@ impl Desk {
             }
             state.tokens().restore(token);
         }
-    }
-
-    /// Takes changes of the flags that a token sees.
-    pub(super) fn take_events(
-        &self,
-        environment: &str,
-        scope: &Projects,
-        events: Vec<DeltaEvent>,
-    ) -> Result<bool, Refused> {
-        let polled = self.polled_tokens();
-        let own = polled.iter().filter(|token| token.environment() == Some(environment));
-        let is_only_source = own.count() == 1;
-        self.change(environment, |flags| flags.apply_events(scope, events, is_only_source))
-    }
-
-    fn change(
-        &self,
-        environment: &str,
-        apply: impl FnOnce(&mut FlagState) -> Result<Vec<DeltaEvent>, Refused>,
-    ) -> Result<bool, Refused> {
-        let mut state = self.state.borrow_mut();
-        let one = state.environments.entry(environment.into()).or_insert_with(EnvironmentState::new);
-        let before = one.flags.revision();
-        let applied = apply(&mut one.flags);
-        let events = match applied {
-            Ok(events) => events,
-            Err(refused) => {
-                if before == 0 {
-                    state.environments.remove(environment);
-                }
-                return Err(refused);
-            }
-        };
-        if one.flags.revision() == before {
-            return Ok(false);
-        }
-        one.history.record(one.flags.revision(), events);
-        one.is_dirty = true;
-        state.had_flags = true;
-        state.generation += 1;
-        self.is_dirty.notify();
-        Ok(true)
-    }
-
-    /// The last revision that the server has named for a token.
-    pub(super) fn upstream_revision(&self, environment: &str, scope: &Projects) -> Option<u64> {
-        self.state.borrow().environments.get(environment)?.flags.upstream_revision(scope)
-    }
-
-    /// Whether an environment has flags.
-    pub(super) fn has_flags(&self, environment: &str) -> bool {
-        self.state.borrow().environments.contains_key(environment)
     }
 }

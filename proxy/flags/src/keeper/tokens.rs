@@ -14,9 +14,6 @@ pub(super) async fn run(desk: Rc<Desk>, source: UpstreamSource) {
     let mut failure = None;
     loop {
         want_all(&desk, &source);
-        if desk.edge.take_wanted_coding() {
-            make_codings(&desk);
-        }
         let batch = desk.state.borrow_mut().tokens().next_batch(turn::now());
         if let Some(batch) = batch {
             validate(&desk, &source, &batch, &mut failure).await;
@@ -63,18 +60,6 @@ fn has_open(desk: &Desk, source: &UpstreamSource) -> bool {
     let is_good = |text: &str| matches!(table.find(text, now), Standing::Valid(_));
     let all_good = source.tokens.iter().all(|token| is_good(token.secret().expose_str().unwrap_or_default()));
     table.has_pending() || !all_good
-}
-
-/// Compresses documents on other threads.
-fn make_codings(desk: &Desk) {
-    let view = desk.edge.view();
-    for environment in view.environments.values() {
-        let environment = environment.clone();
-        weir_engine::spawn(async move {
-            let _ = weir_engine::run_blocking(move || environment.make_wanted()).await;
-        })
-        .detach();
-    }
 }
 
 /// The reason why a batch has no verdict, which the log names once.

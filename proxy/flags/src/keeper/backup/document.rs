@@ -1,6 +1,6 @@
 //! The two documents of a backup, and the seal by which a damaged one is known.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ use crate::limits::BACKUP_BYTES_MAX;
 /// The version of the form.
 const VERSION: u32 = 1;
 
-/// Bytes of a sealed document. A seal has at most 92.
+/// Bytes of a sealed document. A seal has at most 121.
 pub(super) const SEALED_BYTES_MAX: usize = BACKUP_BYTES_MAX + 128;
 
 /// One of the documents.
@@ -32,6 +32,9 @@ struct Seal {
     version: u32,
     bytes: usize,
     xxh64: String,
+    /// Seconds since 1970: see [`Restored::shown`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shown: Option<u64>,
 }
 
 /// Both documents as a store has them.
@@ -46,29 +49,32 @@ pub(super) struct Copies {
 pub(super) struct Restored {
     pub(super) environments: Vec<(String, FeaturesDocument)>,
     pub(super) tokens: Vec<Token>,
+    /// The time since 1970 at which the server has shown these flags, or the latest before that is known. `None`: none is.
+    pub(super) shown: Option<Duration>,
 }
 
-/// The document behind its seal.
+/// The document behind its seal. `shown`: see [`Restored::shown`].
 ///
 /// # Errors
 /// It is longer than what is read again.
-pub(super) fn sealed(body: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn sealed(body: &[u8], shown: Option<Duration>) -> Result<Vec<u8>, String> {
     if body.len() > BACKUP_BYTES_MAX {
         return Err(format!("a document has {} bytes, more than {BACKUP_BYTES_MAX}", body.len()));
     }
-    let seal = Seal { version: VERSION, bytes: body.len(), xxh64: format!("{:016x}", xxh64(body, 0)) };
+    let (hash, shown) = (format!("{:016x}", xxh64(body, 0)), shown.map(|shown| shown.as_secs()));
+    let seal = Seal { version: VERSION, bytes: body.len(), xxh64: hash, shown };
     let mut text = serde_json::to_vec(&seal).map_err(|error| error.to_string())?;
     text.push(b'\n');
     text.extend_from_slice(body);
     Ok(text)
 }
 
-/// The document of a text whose seal holds.
-fn body(text: &[u8]) -> Result<&[u8], String> {
+/// The document of a text whose seal holds, and the time of the seal.
+fn body(text: &[u8]) -> Result<(&[u8], Option<Duration>), String> {
     let end = text.iter().position(|byte| *byte == b'\n');
     let sealed = end.and_then(|end| Some((serde_json::from_slice::<Seal>(&text[..end]).ok()?, end + 1)));
     // Without a seal it is a document of Unleash Edge.
-    let Some((seal, begins)) = sealed else { return Ok(text) };
+    let Some((seal, begins)) = sealed else { return Ok((text, None)) };
     let body = &text[begins..];
     if seal.version != VERSION {
         return Err(format!("version {}, which this program does not know", seal.version));
@@ -76,7 +82,7 @@ fn body(text: &[u8]) -> Result<&[u8], String> {
     if seal.bytes != body.len() || seal.xxh64 != format!("{:016x}", xxh64(body, 0)) {
         return Err("it is truncated or damaged".to_owned());
     }
-    Ok(body)
+    Ok((body, seal.shown.map(Duration::from_secs)))
 }
 
 /// Reads both documents. `name_of`: the name of each in messages.
@@ -86,15 +92,17 @@ fn body(text: &[u8]) -> Result<&[u8], String> {
 pub(super) fn read(copies: &Copies, name_of: impl Fn(Document) -> String) -> Result<Restored, String> {
     let named = |document| move |error: String| (document, error);
     let read = || -> Result<Restored, (Document, String)> {
-        let environments = environments(&copies.features).map_err(named(Document::Features))?;
+        let (environments, shown) = environments(&copies.features).map_err(named(Document::Features))?;
         let tokens = copies.tokens.as_deref().map_or_else(|| Ok(Vec::new()), tokens);
-        Ok(Restored { environments, tokens: tokens.map_err(named(Document::Tokens))? })
+        Ok(Restored { environments, tokens: tokens.map_err(named(Document::Tokens))?, shown })
     };
     read().map_err(|(document, error)| format!("{}: {error}", name_of(document)))
 }
 
-fn environments(text: &[u8]) -> Result<Vec<(String, FeaturesDocument)>, String> {
-    let body = body(text)?;
+type Environments = Vec<(String, FeaturesDocument)>;
+
+fn environments(text: &[u8]) -> Result<(Environments, Option<Duration>), String> {
+    let (body, shown) = body(text)?;
     // Unleash Edge has a list of pairs in place of a map.
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let all: BTreeMap<String, &RawValue> = match is_list {
@@ -106,11 +114,11 @@ fn environments(text: &[u8]) -> Result<Vec<(String, FeaturesDocument)>, String> 
         Ok(document) => Ok((environment, document)),
         Err(error) => Err(format!("{environment}: {error}")),
     };
-    all.into_iter().map(read).collect()
+    Ok((all.into_iter().map(read).collect::<Result<_, String>>()?, shown))
 }
 
 fn tokens(text: &[u8]) -> Result<Vec<Token>, String> {
-    let all: Vec<ValidatedToken> = serde_json::from_slice(body(text)?).map_err(|_| "no list of tokens".to_owned())?;
+    let all: Vec<ValidatedToken> = serde_json::from_slice(body(text)?.0).map_err(|_| "no list of tokens".to_owned())?;
     // A trusted token is one of the configuration, which alone vouches for it.
     let is_judged =
         |token: &&ValidatedToken| token.status.as_deref().is_none_or(|status| status.eq_ignore_ascii_case("validated"));
@@ -132,7 +140,8 @@ mod tests {
     fn documents_are_read_as_they_were_sealed_without_tokens_of_the_configuration() {
         let tokens = r#"[{"token":"*:development.s","type":"backend","environment":"development","projects":["*"]},
             {"token":"*:development.t","type":"frontend","environment":"development","projects":["*"],"status":"Trusted"}]"#;
-        let (features, tokens) = (sealed(ALL.as_bytes()).expect("sealed"), sealed(tokens.as_bytes()).expect("sealed"));
+        let (features, tokens) =
+            (sealed(ALL.as_bytes(), None).expect("sealed"), sealed(tokens.as_bytes(), None).expect("sealed"));
         let both = restored(&features, Some(&tokens)).expect("valid");
         assert_eq!((both.environments.len(), both.tokens.len()), (1, 1));
         assert_eq!(both.environments[0].1.features.len(), 1);
@@ -140,8 +149,16 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_the_flags_is_kept_and_absent_from_documents_of_unleash_edge() {
+        let shown = Some(Duration::from_secs(1_700_000_000));
+        let features = sealed(ALL.as_bytes(), shown).expect("sealed");
+        assert_eq!(restored(&features, None).expect("valid").shown, shown);
+        assert_eq!(restored(ALL.as_bytes(), None).expect("valid").shown, None);
+    }
+
+    #[test]
     fn f7_a_truncated_document_and_one_of_another_version_are_refused_by_name() {
-        let whole = sealed(ALL.as_bytes()).expect("sealed");
+        let whole = sealed(ALL.as_bytes(), None).expect("sealed");
         for cut in 0..whole.len() {
             let error = restored(&whole[..cut], None).err().unwrap_or_else(|| panic!("{cut} bytes are no backup"));
             assert!(error.starts_with("Features: "), "{error}");
@@ -166,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_document_that_would_not_be_read_again_is_not_written() {
-        assert!(sealed(&vec![b' '; BACKUP_BYTES_MAX + 1]).is_err());
-        let longest = sealed(&vec![b' '; BACKUP_BYTES_MAX]).expect("sealed");
+        assert!(sealed(&vec![b' '; BACKUP_BYTES_MAX + 1], None).is_err());
+        let longest = sealed(&vec![b' '; BACKUP_BYTES_MAX], Some(Duration::MAX)).expect("sealed");
         assert!(longest.len() <= SEALED_BYTES_MAX);
     }
 }

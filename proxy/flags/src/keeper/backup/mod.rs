@@ -23,13 +23,13 @@ use std::{
 };
 
 use weir_engine::{JoinHandle, run_blocking, spawn};
-use weir_flags_codec::tokens::ValidatedToken;
+use weir_flags_codec::{FeaturesDocument, tokens::ValidatedToken};
 use weir_flags_session::Token;
 
 use self::document::{Copies, Document, Restored, sealed};
 use super::{Desk, state::State};
 use crate::{
-    edge::{Signal, View},
+    edge::{Signal, View, unix_time},
     environment::lock,
     limits::{BACKUP_FIRST_RETRY, BACKUP_INTERVAL, BACKUP_RETRY_INTERVAL, BACKUP_START_TIMEOUT},
     settings::{BackupStore, UpstreamSource},
@@ -55,7 +55,9 @@ pub(super) async fn save(desk: &Desk, source: &UpstreamSource) -> bool {
     if !is_worth_saving(&desk.state.borrow(), &view) {
         return false;
     }
-    let made = run_blocking(move || copies(&view)).await.map_err(|error| error.to_string());
+    // One time for all: the earliest of them says too little of the others, and never too much.
+    let shown = desk.edge.counts.last_polls().into_iter().map(|(_, shown)| shown).min();
+    let made = run_blocking(move || copies(&view, shown)).await.map_err(|error| error.to_string());
     let written = match made.and_then(|made| made) {
         Ok(copies) => write(desk, store, copies).await,
         Err(error) => Err(error),
@@ -108,10 +110,10 @@ async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> +
 }
 
 /// The documents of a state.
-fn copies(view: &View) -> Result<Copies, String> {
+fn copies(view: &View, shown: Option<Duration>) -> Result<Copies, String> {
     let tokens: Vec<ValidatedToken> = view.tokens.judged().map(|token| (&**token).into()).collect();
     let tokens = serde_json::to_vec(&tokens).map_err(|error| error.to_string())?;
-    Ok(Copies { features: sealed(&view.all_documents())?, tokens: Some(sealed(&tokens)?) })
+    Ok(Copies { features: sealed(&view.all_documents(), shown)?, tokens: Some(sealed(&tokens, None)?) })
 }
 
 /// The end of an attempt to take the state of the documents.
@@ -192,7 +194,7 @@ async fn read_and_take(desk: &Rc<Desk>, store: BackupStore) -> Attempt {
     let read = run_blocking(move || document::read(&copies, |document| name_of(&store, document))).await;
     match read.map_err(|error| error.to_string()).and_then(|read| read) {
         // The server may have responded meanwhile.
-        Ok(restored) if is_of_use(desk) => take(desk, restored),
+        Ok(restored) if is_of_use(desk) => take(desk, restored).await,
         Ok(_) => {}
         Err(error) => tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
     }
@@ -218,11 +220,25 @@ fn name_of(store: &BackupStore, document: Document) -> String {
     }
 }
 
-fn take(desk: &Rc<Desk>, restored: Restored) {
-    let missing = restored.environments.into_iter().filter(|(environment, _)| !desk.has_flags(environment));
-    for (environment, document) in missing {
-        if let Err(error) = desk.restore(&environment, document) {
-            tracing::error!(%error, environment, "the backup of an environment cannot be used");
+/// Takes the flags of an environment that has none. `shown`: see [`Restored`].
+async fn restore_one(desk: &Desk, environment: &str, document: FeaturesDocument, shown: Duration) {
+    let failed = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, environment, "the backup of an environment cannot be used");
+    };
+    match desk.restore(environment, document).await {
+        Ok(Ok(_)) => desk.edge.counts.restored(environment, shown),
+        Ok(Err(error)) => failed(&error),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn take(desk: &Rc<Desk>, restored: Restored) {
+    // Without a time in the copies the age counts from now.
+    let shown = restored.shown.unwrap_or_else(unix_time);
+    for (environment, document) in restored.environments {
+        // The server may have responded while those before were read.
+        if !desk.has_flags(&environment) {
+            restore_one(desk, &environment, document, shown).await;
         }
     }
     desk.restore_tokens(restored.tokens);
