@@ -65,14 +65,13 @@ impl Environment {
         if let Some(before) = before {
             let now = millis(Time::now());
             let scopes: Vec<_> = read(&before.scopes).values().cloned().collect();
-            let is_recent =
-                |old: &Arc<ScopeView>| now.saturating_sub(old.last_use()) < SCOPE_IDLE_MAX.as_millis() as u64;
-            scopes.into_iter().filter(is_recent).for_each(|old| environment.make_ahead(&old, before));
+            let used = scopes.into_iter().filter(|old| !is_idle(old.last_use(), now));
+            used.for_each(|old| environment.make_ahead(&old, before));
         }
         environment
     }
 
-    /// Makes what clients have wanted of a part of the snapshot before.
+    /// Makes the document and the event of a part that clients of the snapshot before have wanted.
     fn make_ahead(&self, old: &ScopeView, before: &Self) {
         let view = self.scope_at(&old.projects, old.last_use());
         if let Some(document) = old.document.get() {
@@ -163,7 +162,7 @@ impl Environment {
         self.snapshot.client_document(&self.snapshot.scope(projects), &query).into()
     }
 
-    /// Does what takes milliseconds for a large environment on another thread. `None`: that thread has panicked.
+    /// Does work on another thread, unless the environment is small: then it takes less than a millisecond. `None`: that thread has panicked.
     async fn off_worker<T: Send + 'static>(
         self: &Arc<Self>,
         make: impl FnOnce(&Self) -> T + Send + 'static,
@@ -280,7 +279,7 @@ impl ScopeView {
         }
     }
 
-    /// Bytes of what is made for it.
+    /// Bytes of the document and the events.
     fn bytes(&self) -> usize {
         let document = self.document.get().map_or(0, |document| document.bytes());
         let events = self.wholes.iter().filter_map(OnceLock::get).map(Bytes::len);
@@ -293,6 +292,11 @@ fn forget_oldest(scopes: &mut HashMap<Projects, Arc<ScopeView>>, kept: &Projects
     let others = scopes.values().filter(|view| view.projects != *kept);
     let oldest = others.min_by_key(|view| view.last_use()).map(|view| view.projects.clone());
     oldest.and_then(|projects| scopes.remove(&projects));
+}
+
+/// Whether a part without a request since then is not made ahead. Both times in milliseconds.
+fn is_idle(last_use: u64, now: u64) -> bool {
+    now.saturating_sub(last_use) >= SCOPE_IDLE_MAX.as_millis() as u64
 }
 
 fn millis(time: Time) -> u64 {
