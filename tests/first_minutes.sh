@@ -70,8 +70,8 @@ cat "$out/weir http.txt"
 step 'weir top --once --columns 80' "$weir" top --once --columns 80 --admin "http://127.0.0.1:$admin"
 step 'weir redis --write' "$weir" redis ":$(port)" "127.0.0.1:$redis" --write "$work/weir.toml"
 step 'weir check' "$weir" check "$work/weir.toml"
-step 'weir lab load, threshold held' "$weir" lab load "http://127.0.0.1:$edge/CONFIG.md" --rate 50 --for 5s --threshold 'p99<1s'
+step 'weir lab load, threshold held' "$weir" lab load "http://127.0.0.1:$edge/CONFIG.md" --rate 200 --for 10s --threshold 'p99<1s'
 missed=0
-"$weir" lab load "http://127.0.0.1:$edge/CONFIG.md" --rate 50 --for 5s --threshold 'p99<1us' >"$out/missed.txt" 2>&1 || missed=$?
+"$weir" lab load "http://127.0.0.1:$edge/CONFIG.md" --rate 200 --for 10s --threshold 'p99<1us' >"$out/missed.txt" 2>&1 || missed=$?
 [ "$missed" = 99 ] || { echo "a missed threshold ended with $missed, not 99"; exit 1; }
 echo 'outputs:' "$out"
