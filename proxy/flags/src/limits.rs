@@ -134,8 +134,8 @@ pub const RESULTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of a response from which it is compressed. Default 1 KiB: a shorter one fits in one packet.
 pub const COMPRESS_MIN: usize = 1024;
 
-/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics, and of a text about its SDK or of a label. Default 1 KiB. A
-/// sum has the name of its application and of its flag, so a long one of a body would be copied ten thousand times.
+/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics, and of a text about its SDK, of a label or of the help of
+/// a metric. Default 1 KiB. A sum has the name of its application and of its flag, so a long one of a body would be copied ten thousand times.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
 
 /// Metrics of applications' own in a body. Default 500: each may cost the copy of 500 values.
