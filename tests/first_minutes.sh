@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The first minutes of a newcomer: does what the README says, from a fresh clone with a cargo home of its own, and prints how long each
-# step took. Needs git, Rust, a C compiler, redis-server, redis-cli, python3 and curl, and some minutes of two CPUs. Run it by hand:
+# step took. Needs git, Rust, a C compiler, redis-server, redis-cli, python3, curl and bc, and some minutes of two CPUs. Run it by hand:
 #
 #   tests/first_minutes.sh [FOLDER]      # FOLDER keeps the output of each step; the default is a temporary folder
 set -euo pipefail

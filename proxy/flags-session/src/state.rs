@@ -201,11 +201,16 @@ impl FlagState {
         })
     }
 
+    /// Whether there may be flags that no token sees. `is_polled` says whether a token has a scope. A cheap look in front of [`Self::has_unseen`],
+    /// which wants to know the scopes of all tokens.
+    pub fn has_scopes_besides(&self, is_polled: impl Fn(&Projects) -> bool) -> bool {
+        self.may_have_unseen || self.scopes.iter().any(|it| !is_polled(&it.projects))
+    }
+
     /// Whether [`Self::keep_scopes`] may forget something.
     pub fn has_unseen(&self, scopes: &[&Projects]) -> bool {
         let is_there = |scope: &&Projects| self.scopes.iter().any(|it| it.projects == **scope && !it.is_restored);
-        let has_others = self.may_have_unseen || self.scopes.iter().any(|it| !scopes.contains(&&it.projects));
-        has_others && !scopes.is_empty() && scopes.iter().all(is_there)
+        self.has_scopes_besides(|scope| scopes.contains(&scope)) && !scopes.is_empty() && scopes.iter().all(is_there)
     }
 
     fn apply(&mut self, scope: &Projects, event: DeltaEvent, changes: &mut Vec<DeltaChange>) {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use weir_http::filter::WholeResponse;
 
 use crate::{
+    access::Denial,
     edge::{Edge, View},
     environment::lock,
     reply,
@@ -49,7 +50,7 @@ pub(crate) async fn respond(edge: &Edge, endpoint: Backstage) -> WholeResponse {
 /// The flags of all environments, which take milliseconds to write.
 async fn features(view: Arc<View>) -> WholeResponse {
     let made = weir_engine::run_blocking(move || view.all_documents()).await;
-    made.map_or_else(|_| reply::empty(500), |all| reply::json(200, all))
+    made.map_or_else(|_| Denial::NotYet.response(), |all| reply::json(200, all))
 }
 
 /// Ready: each environment of a source has flags.

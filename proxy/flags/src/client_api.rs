@@ -79,11 +79,9 @@ pub(crate) async fn features(
     if reply::has(&request.head.fields, document.tag) {
         return Ok(reply::not_modified(&document.tag_text));
     }
-    let coded = document.in_coding(accepted(Coding::ALL, &request.head.fields));
-    if coded.is_missing {
-        document.clone().make_codings();
-    }
-    Ok(reply::tagged(coded.bytes, &document.tag_text, coded.coding))
+    let accepted = accepted(Coding::ALL, &request.head.fields);
+    let (bytes, coding) = environment.in_coding(&scope, &document, accepted);
+    Ok(reply::tagged(bytes, &document.tag_text, coding))
 }
 
 /// `GET /api/client/features/{name}`, which is exact.

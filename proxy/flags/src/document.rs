@@ -1,7 +1,7 @@
 //! A document of flags, with the codings that clients have accepted.
 
 use std::sync::{
-    Arc, OnceLock,
+    OnceLock,
     atomic::{AtomicU8, Ordering},
 };
 
@@ -29,8 +29,10 @@ pub(crate) struct Document {
 pub(crate) struct CodedDocument {
     pub(crate) bytes: Bytes,
     pub(crate) coding: Option<Coding>,
-    /// The coding is not there, and this client is the first that wants it: [`Document::make_codings`] is due.
+    /// The coding is not there, and this client is the first that wants it: [`Document::make_wanted`] is due.
     pub(crate) is_missing: bool,
+    /// The coding was made for this client: the document has grown.
+    pub(crate) is_new: bool,
 }
 
 impl From<ClientDocument> for Document {
@@ -48,26 +50,17 @@ impl From<ClientDocument> for Document {
 impl Document {
     /// The document in a coding if it is there, else as it is. A short one is compressed at once.
     pub(crate) fn in_coding(&self, coding: Option<Coding>) -> CodedDocument {
-        let plain = |is_missing| CodedDocument { bytes: self.json.clone(), coding: None, is_missing };
+        let plain = |is_missing| CodedDocument { bytes: self.json.clone(), coding: None, is_missing, is_new: false };
         let Some(coding) = coding.filter(|_| self.json.len() >= COMPRESS_MIN) else { return plain(false) };
         let at = place(coding);
-        if self.json.len() <= COMPRESS_AT_ONCE_MAX {
-            self.make(at);
-        }
+        let is_new = self.json.len() <= COMPRESS_AT_ONCE_MAX && self.make(at);
         match self.coded[at].get() {
-            Some(Some(bytes)) => CodedDocument { bytes: bytes.clone(), coding: Some(coding), is_missing: false },
+            Some(Some(bytes)) => {
+                CodedDocument { bytes: bytes.clone(), coding: Some(coding), is_missing: false, is_new }
+            }
             Some(None) => plain(false),
             None => plain(self.wanted.fetch_or(1 << at, Ordering::Relaxed) & 1 << at == 0),
         }
-    }
-
-    /// Makes the codings that clients have wanted, on another thread. Responses are not compressed until they are there.
-    pub(crate) fn make_codings(self: Arc<Self>) {
-        weir_engine::spawn(async move {
-            // Without the codings responses stay as they are.
-            let _ = weir_engine::run_blocking(move || self.make_wanted()).await;
-        })
-        .detach();
     }
 
     /// The codings that clients have wanted are made for the document that takes the place of this one, too. Takes milliseconds: to be called
@@ -83,14 +76,23 @@ impl Document {
         self.json.len() + coded.sum::<usize>()
     }
 
-    fn make(&self, at: usize) {
+    /// Makes a coding. False: it is there.
+    fn make(&self, at: usize) -> bool {
         self.wanted.fetch_or(1 << at, Ordering::Relaxed);
-        self.coded[at].get_or_init(|| compress(Coding::ALL[at], &self.json).map(Bytes::from));
+        let mut is_new = false;
+        self.coded[at].get_or_init(|| {
+            is_new = true;
+            compress(Coding::ALL[at], &self.json).map(Bytes::from)
+        });
+        is_new
     }
 
-    fn make_wanted(&self) {
+    /// Makes the codings that clients have wanted. Takes milliseconds: to be called off the workers.
+    pub(crate) fn make_wanted(&self) {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        (0..Coding::ALL.len()).filter(|at| wanted & 1 << at != 0).for_each(|at| self.make(at));
+        for at in (0..Coding::ALL.len()).filter(|at| wanted & 1 << at != 0) {
+            self.make(at);
+        }
     }
 }
 

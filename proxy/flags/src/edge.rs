@@ -331,10 +331,13 @@ impl View {
         self.environments.get(name)
     }
 
-    /// Whether an environment has flags, or a token with which they are fetched. An offline gateway has one under the empty name.
+    /// Whether an environment has flags, or a token with which they are fetched. An offline gateway has one alone, under the empty name.
     pub(crate) fn knows(&self, environment: &str) -> bool {
         let is_source = |source: &Arc<Token>| source.environment().unwrap_or_default() == environment;
-        self.is_offline || self.environments.contains_key(environment) || self.sources.iter().any(is_source)
+        match self.is_offline {
+            true => environment.is_empty(),
+            false => self.environments.contains_key(environment) || self.sources.iter().any(is_source),
+        }
     }
 
     /// Whether flags are fetched for a token.
@@ -381,6 +384,14 @@ mod tests {
             awaits_sources: false,
             environments: HashMap::new(),
         }
+    }
+
+    #[test]
+    fn an_offline_gateway_knows_no_environment_of_a_server_before() {
+        let sources = vec![Arc::new(Token::parse("*:development.s").expect("a token"))];
+        let online = View { is_offline: false, sources, ..view() };
+        assert_eq!(["", "development", "production"].map(|name| online.knows(name)), [false, true, false]);
+        assert_eq!(["", "development", "production"].map(|name| view().knows(name)), [true, false, false]);
     }
 
     #[test]

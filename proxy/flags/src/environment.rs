@@ -1,24 +1,26 @@
 //! The flags of an environment as requests read them: a snapshot, and the documents that are made of it once.
+//!
+//! `scopes` has the parts that tokens see, with what was made of them.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+mod scopes;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use weir_base::{Time, time::turn};
 use weir_flags_session::{
-    Projects, Scope, Snapshot,
+    Projects, Snapshot,
     client::Query,
     delta::{Follower, StreamEvent},
 };
+use weir_http::compression::Coding;
 
+use self::scopes::Scopes;
+pub(crate) use self::scopes::{Following, ScopeView};
 use crate::{
     document::Document,
-    limits::{SCOPE_IDLE_MAX, SCOPES_BYTES_MAX, SCOPES_MAX, SELECTED_BYTES_MAX, SELECTED_MAX, WRITE_AT_ONCE_MAX},
+    flight::Flights,
+    limits::{SELECTED_BYTES_MAX, SELECTED_MAX, WRITE_AT_ONCE_MAX},
     recent::Recent,
     results::Results,
     selector::{Part, Selector},
@@ -31,56 +33,44 @@ pub(crate) struct Environment {
     pub(crate) name: Box<str>,
     pub(crate) snapshot: Snapshot,
     /// The parts that tokens see.
-    scopes: RwLock<HashMap<Projects, Arc<ScopeView>>>,
+    scopes: Scopes,
     /// Documents that queries select. The next snapshot does not have them: clients may select any.
     selected: Mutex<Recent<Part, Arc<Document>>>,
+    /// Those on their way.
+    selecting: Flights<Part, Arc<Document>>,
     /// Results of evaluations in codings.
     pub(crate) results: Results,
 }
 
-/// The part of an environment that tokens of the same projects see.
-#[derive(Debug)]
-pub(crate) struct ScopeView {
-    pub(crate) projects: Projects,
-    pub(crate) scope: Scope,
-    document: OnceLock<Arc<Document>>,
-    /// The events of streams that have the whole state: the first one, and a later one.
-    wholes: [OnceLock<Bytes>; 2],
-    /// The event that leads from a revision to this one.
-    update: Mutex<Option<(u64, Bytes)>>,
-    /// The time of the last request, in milliseconds. Zero: there was none.
-    used: AtomicU64,
-}
-
 impl Environment {
-    /// The state, with the documents that clients of the one `before` have wanted of late. Takes milliseconds: to be called off the workers.
-    pub(crate) fn new(name: &str, snapshot: Snapshot, before: Option<&Self>) -> Self {
+    /// The state, with the documents and events that clients of the one `before` wait for or have wanted of late. Takes milliseconds: to be called
+    /// off the workers.
+    pub(crate) fn new(name: &str, snapshot: Snapshot, before: Option<&Self>, now: Time) -> Self {
         let environment = Self {
             name: name.into(),
             snapshot,
-            scopes: RwLock::default(),
+            scopes: Scopes::default(),
             selected: Mutex::new(Recent::new(SELECTED_MAX, SELECTED_BYTES_MAX)),
+            selecting: Flights::default(),
             results: Results::default(),
         };
         if let Some(before) = before {
-            let now = millis(Time::now());
-            let scopes: Vec<_> = read(&before.scopes).values().cloned().collect();
-            let used = scopes.into_iter().filter(|old| !is_idle(old.last_use(), now));
-            used.for_each(|old| environment.make_ahead(&old, before));
+            let parts = before.scopes.all().into_iter().filter(|old| !old.is_idle(millis(now)));
+            parts.for_each(|old| environment.make_ahead(&old, before));
         }
         environment
     }
 
-    /// Makes the document and the event of a part that clients of the snapshot before have wanted.
+    /// Makes the document that clients of the snapshot before have wanted of a part, and the event that its streams wait for.
     fn make_ahead(&self, old: &ScopeView, before: &Self) {
-        let view = self.scope_at(&old.projects, old.last_use());
+        let view = self.scopes.add(old.next(&self.snapshot));
         if let Some(document) = old.document.get() {
             document.hand_codings_to(&self.document(&view));
+            self.scopes.count(&view);
         }
-        let has_streams = old.wholes.iter().any(|event| event.get().is_some()) || lock(&old.update).is_some();
-        if has_streams {
+        if old.has_streams() {
             // All streams that wait are at the revision before, and get this event at once.
-            self.stream_event(&view, "", StreamEvent::Updated, Some(before.snapshot.revision()));
+            self.next_event(&view, "", Some(before.snapshot.revision()));
         }
     }
 
@@ -90,23 +80,11 @@ impl Environment {
     }
 
     fn scope_at(&self, projects: &Projects, used: u64) -> Arc<ScopeView> {
-        if let Some(known) = read(&self.scopes).get(projects) {
+        if let Some(known) = self.scopes.find(projects) {
             known.use_at(used);
-            return known.clone();
+            return known;
         }
-        let made = Arc::new(ScopeView {
-            projects: projects.clone(),
-            scope: self.snapshot.scope(projects),
-            document: OnceLock::new(),
-            wholes: Default::default(),
-            update: Mutex::default(),
-            used: AtomicU64::new(used),
-        });
-        let mut scopes = self.scopes.write().unwrap_or_else(PoisonError::into_inner);
-        if scopes.len() >= SCOPES_MAX && !scopes.contains_key(projects) {
-            forget_oldest(&mut scopes, projects);
-        }
-        scopes.entry(projects.clone()).or_insert(made).clone()
+        self.scopes.add(ScopeView::new(&self.snapshot, projects, used))
     }
 
     /// The revision for operators: that of the server, or the state's own if the server names none.
@@ -116,11 +94,15 @@ impl Environment {
 
     /// The document of a part. `None`: the thread that made it has panicked.
     pub(crate) async fn own_document(self: &Arc<Self>, view: &Arc<ScopeView>) -> Option<Arc<Document>> {
-        if let Some(made) = view.document.get() {
-            return Some(made.clone());
+        let find = || view.document.get().cloned();
+        if let Some(made) = find() {
+            return Some(made);
         }
-        let view = view.clone();
-        self.off_worker(move |environment| environment.document(&view)).await
+        if self.is_small() {
+            return Some(self.document(view));
+        }
+        let (environment, own) = (self.clone(), view.clone());
+        view.documents.join((), find, move || environment.document(&own)).await
     }
 
     /// The document of flags of these projects whose names begin so. `None`: the thread that made it has panicked.
@@ -129,29 +111,56 @@ impl Environment {
         projects: &Projects,
         prefix: &str,
     ) -> Option<Arc<Document>> {
-        let key: &dyn Selector = &(projects, prefix);
-        if let Some(known) = lock(&self.selected).find(key) {
-            return Some(known);
+        let find = || lock(&self.selected).find::<dyn Selector>(&(projects, prefix));
+        if let Some(made) = find() {
+            return Some(made);
         }
         let part = Part { projects: projects.clone(), prefix: prefix.into() };
-        self.off_worker(move |environment| environment.select(part)).await
+        if self.is_small() {
+            return Some(self.select(part));
+        }
+        let (environment, wanted) = (self.clone(), part.clone());
+        self.selecting.join(part, find, move || environment.select(wanted)).await
+    }
+
+    /// A document in a coding if it is there, else as it is, with its coding. Codings that take longer are made on another thread.
+    pub(crate) fn in_coding(
+        self: &Arc<Self>,
+        view: &Arc<ScopeView>,
+        document: &Arc<Document>,
+        coding: Option<Coding>,
+    ) -> (Bytes, Option<Coding>) {
+        let coded = document.in_coding(coding);
+        if coded.is_new {
+            self.scopes.count(view);
+        }
+        if coded.is_missing {
+            let (environment, view, document) = (self.clone(), view.clone(), document.clone());
+            let make = move || {
+                document.make_wanted();
+                environment.scopes.count(&view);
+            };
+            // Without the codings responses stay as they are.
+            weir_engine::spawn(async move { drop(weir_engine::run_blocking(make).await) }).detach();
+        }
+        (coded.bytes, coded.coding)
     }
 
     /// The document of all flags, which is not kept for it. Takes milliseconds: to be called off the workers.
     pub(crate) fn whole_json(&self) -> Bytes {
-        let all = read(&self.scopes).get(&Projects::All).and_then(|view| view.document.get().cloned());
+        let all = self.scopes.find(&Projects::All).and_then(|view| view.document.get().cloned());
         all.map_or_else(|| self.make(&Projects::All, "").json, |document| document.json.clone())
     }
 
     fn document(&self, view: &ScopeView) -> Arc<Document> {
         let made = view.document.get_or_init(|| Arc::new(self.make(&view.projects, ""))).clone();
-        self.make_room_for(view);
+        self.scopes.count(view);
         made
     }
 
     fn select(&self, part: Part) -> Arc<Document> {
         let made = Arc::new(self.make(&part.projects, &part.prefix));
-        let bytes = made.json.len();
+        let bytes = made.json.len() + part.bytes();
         lock(&self.selected).keep(part, made, bytes)
     }
 
@@ -162,51 +171,26 @@ impl Environment {
         self.snapshot.client_document(&self.snapshot.scope(projects), &query).into()
     }
 
-    /// Does work on another thread, unless the environment is small: then it takes less than a millisecond. `None`: that thread has panicked.
-    async fn off_worker<T: Send + 'static>(
-        self: &Arc<Self>,
-        make: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Option<T> {
-        if self.snapshot.text_bytes() <= WRITE_AT_ONCE_MAX {
-            return Some(make(self));
-        }
-        let environment = self.clone();
-        weir_engine::run_blocking(move || make(&environment)).await.ok()
+    /// Whether a worker writes all flags itself: that takes less than a millisecond.
+    fn is_small(&self) -> bool {
+        self.snapshot.text_bytes() <= WRITE_AT_ONCE_MAX
     }
 
-    /// Forgets the parts that were not used for the longest time, until the documents of the others have room. `latest` stays.
-    fn make_room_for(&self, latest: &ScopeView) {
-        let bytes =
-            |scopes: &HashMap<Projects, Arc<ScopeView>>| scopes.values().map(|view| view.bytes()).sum::<usize>();
-        if bytes(&read(&self.scopes)) <= SCOPES_BYTES_MAX {
-            return;
-        }
-        let mut scopes = self.scopes.write().unwrap_or_else(PoisonError::into_inner);
-        while scopes.len() > 1 && bytes(&scopes) > SCOPES_BYTES_MAX {
-            forget_oldest(&mut scopes, &latest.projects);
-        }
-    }
-
-    /// The changes for a client of `/delta`. `Some(None)`: it lacks none; `None`: the thread that made them has panicked.
+    /// The changes for a client of `/delta`. `Some(None)`: it lacks none; `None`: the thread that made the whole state has panicked.
     pub(crate) async fn delta(
         self: &Arc<Self>,
         view: &Arc<ScopeView>,
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Option<Bytes>> {
-        let (view, prefix) = (view.clone(), prefix.to_owned());
-        if prefix.is_empty() && self.snapshot.lacks_everything(client) {
-            let make = move |environment: &Self| environment.whole_event(&view, StreamEvent::Connected);
-            let event = self.off_worker(make).await?;
+        if self.snapshot.lacks_everything(client) {
+            let event = self.first_whole(view, prefix).await?;
             let head = self.snapshot.stream_head(StreamEvent::Connected).len();
             return Some(Some(event.slice(head..event.len() - StreamEvent::END.len())));
         }
-        let make = move |environment: &Self| {
-            let follower = Follower { projects: &view.projects, scope: &view.scope, name_prefix: &prefix };
-            let mut body = Vec::new();
-            environment.snapshot.delta(&follower, client, &mut body).then(|| Bytes::from(body))
-        };
-        self.off_worker(make).await
+        // The history has so few events that a worker writes them.
+        let mut body = Vec::new();
+        Some(self.snapshot.delta(&follower(view, prefix), client, &mut body).then(|| Bytes::from(body)))
     }
 
     /// The first event of a stream whose client has a revision. `None`: the thread that made it has panicked.
@@ -216,87 +200,74 @@ impl Environment {
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Bytes> {
-        let (view, prefix) = (view.clone(), prefix.to_owned());
-        let make = move |environment: &Self| environment.stream_event(&view, &prefix, StreamEvent::Connected, client);
-        Some(self.off_worker(make).await?.unwrap_or_default())
+        match self.snapshot.lacks_everything(client) {
+            true => self.first_whole(view, prefix).await,
+            false => Some(self.event(view, prefix, StreamEvent::Connected, client)),
+        }
+    }
+
+    /// The first event of a stream that has the whole state of a part, or the flags in it whose names begin so.
+    async fn first_whole(self: &Arc<Self>, view: &Arc<ScopeView>, prefix: &str) -> Option<Bytes> {
+        let find = || view.first_whole.get().filter(|_| prefix.is_empty()).cloned();
+        if let Some(made) = find() {
+            return Some(made);
+        }
+        let make = |environment: &Self, view: &ScopeView, prefix: &str| match prefix.is_empty() {
+            true => environment.whole(view, StreamEvent::Connected),
+            false => environment.event(view, prefix, StreamEvent::Connected, None),
+        };
+        if self.is_small() {
+            return Some(make(self, view, prefix));
+        }
+        let (environment, own, beginning) = (self.clone(), view.clone(), Box::<str>::from(prefix));
+        let key = beginning.clone();
+        view.wholes.join(key, find, move || make(&environment, &own, &beginning)).await
     }
 
     /// The next event of a stream whose client has a revision. Clients of the same revision share the bytes.
-    pub(crate) fn stream_event(
-        &self,
-        view: &ScopeView,
-        prefix: &str,
-        event: StreamEvent,
-        client: Option<u64>,
-    ) -> Option<Bytes> {
-        let make = || self.event(view, prefix, event, client);
-        let bytes = match (event, client) {
-            _ if prefix.is_empty() && self.snapshot.lacks_everything(client) => self.whole_event(view, event),
-            (StreamEvent::Updated, Some(revision)) if prefix.is_empty() => {
-                let mut update = lock(&view.update);
-                match &*update {
-                    Some((known, bytes)) if *known == revision => bytes.clone(),
-                    _ => update.insert((revision, make())).1.clone(),
-                }
-            }
-            _ => make(),
+    pub(crate) fn next_event(&self, view: &ScopeView, prefix: &str, client: Option<u64>) -> Option<Bytes> {
+        let bytes = match client {
+            _ if prefix.is_empty() && self.snapshot.lacks_everything(client) => self.whole(view, StreamEvent::Updated),
+            Some(revision) if prefix.is_empty() => self.update(view, revision),
+            _ => self.event(view, prefix, StreamEvent::Updated, client),
         };
         (!bytes.is_empty()).then_some(bytes)
     }
 
+    /// The event that leads from a revision to this one. The last one is kept. It is written beside others who write it now: none waits for another.
+    fn update(&self, view: &ScopeView, revision: u64) -> Bytes {
+        if let Some(last) = view.update.load().as_deref().filter(|(known, _)| *known == revision) {
+            return last.1.clone();
+        }
+        let made = self.event(view, "", StreamEvent::Updated, Some(revision));
+        view.update.store(Some(Arc::new((revision, made.clone()))));
+        self.scopes.count(view);
+        made
+    }
+
     /// An event with the whole state of a part.
-    fn whole_event(&self, view: &ScopeView, event: StreamEvent) -> Bytes {
+    fn whole(&self, view: &ScopeView, event: StreamEvent) -> Bytes {
         let place = match event {
-            StreamEvent::Connected => &view.wholes[0],
-            StreamEvent::Updated => &view.wholes[1],
+            StreamEvent::Connected => &view.first_whole,
+            StreamEvent::Updated => &view.later_whole,
         };
         if let Some(made) = place.get() {
             return made.clone();
         }
         let made = place.get_or_init(|| self.event(view, "", event, None)).clone();
-        self.make_room_for(view);
+        self.scopes.count(view);
         made
     }
 
     fn event(&self, view: &ScopeView, prefix: &str, event: StreamEvent, client: Option<u64>) -> Bytes {
-        let follower = Follower { projects: &view.projects, scope: &view.scope, name_prefix: prefix };
         let mut out = Vec::new();
-        self.snapshot.stream_event(event, &follower, client, &mut out);
+        self.snapshot.stream_event(event, &follower(view, prefix), client, &mut out);
         Bytes::from(out)
     }
 }
 
-impl ScopeView {
-    /// The time of the last request, in milliseconds.
-    fn last_use(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    fn use_at(&self, now: u64) {
-        // Workers that only read share the cache line.
-        if self.last_use() != now {
-            self.used.store(now, Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes of the document and the events.
-    fn bytes(&self) -> usize {
-        let document = self.document.get().map_or(0, |document| document.bytes());
-        let events = self.wholes.iter().filter_map(OnceLock::get).map(Bytes::len);
-        document + events.sum::<usize>() + lock(&self.update).as_ref().map_or(0, |(_, event)| event.len())
-    }
-}
-
-/// Forgets the part that was not used for the longest time, and never `kept`.
-fn forget_oldest(scopes: &mut HashMap<Projects, Arc<ScopeView>>, kept: &Projects) {
-    let others = scopes.values().filter(|view| view.projects != *kept);
-    let oldest = others.min_by_key(|view| view.last_use()).map(|view| view.projects.clone());
-    oldest.and_then(|projects| scopes.remove(&projects));
-}
-
-/// Whether a part without a request since then is not made ahead. Both times in milliseconds.
-fn is_idle(last_use: u64, now: u64) -> bool {
-    now.saturating_sub(last_use) >= SCOPE_IDLE_MAX.as_millis() as u64
+fn follower<'a>(view: &'a ScopeView, name_prefix: &'a str) -> Follower<'a> {
+    Follower { projects: &view.projects, scope: &view.scope, name_prefix }
 }
 
 fn millis(time: Time) -> u64 {
@@ -306,10 +277,6 @@ fn millis(time: Time) -> u64 {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Each change of what these locks guard is one step, so a panic leaves nothing half done.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -141,7 +141,6 @@ pub(crate) async fn coded(
     match environment.results.compress((form, tag, coding), body).await {
         Coded::Compressed(body) => reply::tagged(body, &text, Some(coding)),
         Coded::Plain(body) => reply::tagged(body, &text, None),
-        Coded::Lost => reply::empty(500),
     }
 }
 

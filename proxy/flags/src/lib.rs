@@ -13,6 +13,7 @@
 //! | `edge` | the state that all workers share of a listener, and its replacement |
 //! | `environment` / `document` | the flags of an environment, and the documents that are made of them once |
 //! | `selector` / `recent` / `results` | parts that queries select; things that are kept while they have room; results in codings |
+//! | `flight` | work that is done once for all who want its result at the same time |
 //! | `handler` / `surface` / `access` / `reply` | one request; paths and methods; rights; responses |
 //! | `client_api` / `streaming` | the API of SDKs that evaluate flags; changes as events |
 //! | `frontend_api` / `ofrep` | the APIs of SDKs that get results: Unleash's, and OpenFeature's |
@@ -34,6 +35,7 @@ mod counts;
 mod document;
 mod edge;
 mod environment;
+mod flight;
 mod frontend_api;
 mod handler;
 mod http;

@@ -92,19 +92,19 @@ pub const STREAM_RETRY_MILLIS: (u64, u64) = (1_000, 10_000);
 /// one takes the place of the least recently used one.
 pub const SCOPES_MAX: usize = 1_024;
 
-/// Bytes of these documents, with their codings and the events of streams that have all flags. Default 256 MiB: two thousand documents of 100 KiB,
+/// Bytes of these documents, with their codings and the events of streams. Default 256 MiB: two thousand documents of 100 KiB,
 /// or the largest one with its codings. Past it the least recently used sets go, and the next request makes their documents again.
 pub const SCOPES_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The time without a request after which the documents of a set are not made ahead for the next flags. Default 10 min: SDKs poll every 15 s, or
-/// every few minutes.
+/// The time without a request after which nothing of a set is made ahead for the next flags, unless it has open streams. Default 10 min: SDKs poll
+/// every 15 s, or every few minutes.
 pub const SCOPE_IDLE_MAX: Duration = Duration::from_secs(600);
 
 /// Documents of an environment that queries select, by the beginning of names or by projects. Default 1,024. Clients may select any: the least
 /// recently used one goes, and all go with the next flags.
 pub const SELECTED_MAX: usize = 1_024;
 
-/// Bytes of these documents without their codings, which may have three times as many again. Default 64 MiB: as much as the largest document. A
+/// Bytes of these documents and of their keys, without codings, which may have three times as many again. Default 64 MiB: as much as the largest document. A
 /// larger one is made for each request.
 pub const SELECTED_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
 
@@ -128,14 +128,14 @@ pub const COMPRESS_AT_ONCE_MAX: usize = 32 * 1024;
 /// one.
 pub const RESULTS_MAX: usize = 512;
 
-/// Bytes of these results. Default 4 MiB: a result of a few hundred flags has 2 KiB then. The least recently used one goes.
+/// Bytes of these results as they are compressed. Default 4 MiB: one of a few hundred flags has 2 KiB then. The least recently used one goes.
 pub const RESULTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes of a response from which it is compressed. Default 1 KiB: a shorter one fits in one packet.
 pub const COMPRESS_MIN: usize = 1024;
 
-/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics, and of a text about its SDK or of a label. Default 1 KiB. A
-/// sum has the name of its application and of its flag, so a long one of a body would be copied ten thousand times.
+/// Bytes of a name of an application, an instance, a flag or a metric in a body of metrics, and of a text about its SDK, of a label or of the help of
+/// a metric. Default 1 KiB. A sum has the name of its application and of its flag, so a long one of a body would be copied ten thousand times.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
 
 /// Metrics of applications' own in a body. Default 500: each may cost the copy of 500 values.

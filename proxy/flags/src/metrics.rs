@@ -19,7 +19,8 @@ pub(crate) struct Metrics {
     listener: Arc<str>,
     requests: RefCell<HashMap<(&'static str, &'static str), Counter>>,
     polls: RefCell<HashMap<&'static str, Counter>>,
-    dropped: [Counter; 5],
+    dropped: [Counter; 4],
+    without_series: Counter,
     streams: Gauge,
     bytes: Gauge,
     valid: Gauge,
@@ -34,7 +35,8 @@ impl Metrics {
         Self {
             requests: RefCell::default(),
             polls: RefCell::default(),
-            dropped: ["distant", "no_room", "foreign", "too_large", "no_series"].map(dropped),
+            dropped: ["distant", "no_room", "foreign", "too_large"].map(dropped),
+            without_series: core.counter(&catalog::FLAGS_USAGE_WITHOUT_SERIES, &[&**listener]),
             streams: core.gauge(&catalog::FLAGS_STREAMS, &[&**listener]),
             bytes: core.gauge(&catalog::FLAGS_METRICS_BYTES, &[&**listener]),
             valid: tokens("valid"),
@@ -61,9 +63,9 @@ impl Metrics {
             let sums = lock(&edge.aggregates);
             (sums.dropped(), sums.bytes())
         };
-        let without_series = lock(&edge.usage).dropped();
-        let dropped = [dropped.distant, dropped.new, dropped.foreign, dropped.too_large, without_series];
+        let dropped = [dropped.distant, dropped.new, dropped.foreign, dropped.too_large];
         self.dropped.iter().zip(dropped).for_each(|(cell, count)| cell.advance_to(count));
+        self.without_series.advance_to(lock(&edge.usage).without_series());
         self.bytes.set(bytes as i64);
         self.streams.set(edge.streams.load(Ordering::Relaxed) as i64);
         let view = edge.view();

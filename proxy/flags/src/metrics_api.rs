@@ -86,10 +86,11 @@ impl Names for ClientApplication {
     }
 }
 
-/// A name, and the names and values of its labels: each value of the metric has a copy of them.
+/// The longest of a name, a help text, and the names and values of labels: each value of the metric has a copy of its labels.
 fn longest_of_impact(metric: &ImpactMetric) -> usize {
     let labels = metric.samples.iter().flat_map(|sample| sample.labels.iter().flatten());
-    labels.map(|(name, value)| name.len().max(value.len())).max().unwrap_or(0).max(metric.name.len())
+    let labels = labels.map(|(name, value)| name.len().max(value.len()));
+    labels.chain([metric.name.len(), metric.help.len()]).max().unwrap_or(0)
 }
 
 fn longest_of_sdk(sdk: &SdkFields) -> usize {
@@ -237,9 +238,12 @@ mod tests {
             let text = format!(r#"{{"applications":[],{members}}}"#);
             check(&BulkMetrics::read(text.as_bytes()).expect("metrics")).is_ok()
         };
-        let impact = |labels: &str| {
-            format!(r#""impactMetrics":[{{"name":"n","help":"h","type":"gauge","samples":[{{"labels":{labels}}}]}}]"#)
+        let metric = |help: &str, labels: &str| {
+            format!(
+                r#""impactMetrics":[{{"name":"n","help":"{help}","type":"gauge","samples":[{{"labels":{labels}}}]}}]"#
+            )
         };
+        let impact = |labels: &str| metric("h", labels);
         let sum = |member: &str| {
             let usual = r#""featureName":"f","appName":"a","environment":"e","timestamp":"t""#;
             format!(r#""metrics":[{{{usual},{member}}}]"#)
@@ -247,6 +251,7 @@ mod tests {
         for (text, is_taken) in [(&long, false), (&short, true)] {
             let flavor = format!(r#""sdkFlavor":"{text}""#);
             assert_eq!((client(&flavor), bulk(&sum(&flavor))), (is_taken, is_taken));
+            assert_eq!(client(&metric(text, "{}")), is_taken);
             for labels in [format!(r#"{{"{text}":"v"}}"#), format!(r#"{{"k":"{text}"}}"#)] {
                 assert_eq!(client(&impact(&labels)), is_taken);
                 assert_eq!(bulk(&(r#""metrics":[],"#.to_owned() + &impact(&labels))), is_taken);

@@ -1,11 +1,17 @@
 //! Things that are kept for as long as they have room: the least recently used ones go first.
 
-use std::{borrow::Borrow, collections::HashMap, hash::Hash};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+};
 
 /// Things by their keys, bounded in number and in bytes.
 #[derive(Debug)]
 pub(crate) struct Recent<K, V> {
     kept: HashMap<K, Kept<V>>,
+    /// The keys by the numbers of their last uses.
+    by_use: BTreeMap<u64, K>,
     bytes: usize,
     /// Counts the uses.
     uses: u64,
@@ -23,7 +29,7 @@ struct Kept<V> {
 
 impl<K: Clone + Hash + Eq, V: Clone> Recent<K, V> {
     pub(crate) fn new(count_max: usize, bytes_max: usize) -> Self {
-        Self { kept: HashMap::new(), bytes: 0, uses: 0, count_max, bytes_max }
+        Self { kept: HashMap::new(), by_use: BTreeMap::new(), bytes: 0, uses: 0, count_max, bytes_max }
     }
 
     /// The thing of a key, which counts as used.
@@ -33,6 +39,9 @@ impl<K: Clone + Hash + Eq, V: Clone> Recent<K, V> {
     {
         let kept = self.kept.get_mut(key)?;
         self.uses += 1;
+        if let Some(key) = self.by_use.remove(&kept.used) {
+            self.by_use.insert(self.uses, key);
+        }
         kept.used = self.uses;
         Some(kept.thing.clone())
     }
@@ -51,13 +60,14 @@ impl<K: Clone + Hash + Eq, V: Clone> Recent<K, V> {
         }
         self.uses += 1;
         self.bytes += bytes;
+        self.by_use.insert(self.uses, key.clone());
         self.kept.insert(key, Kept { thing: thing.clone(), bytes, used: self.uses });
         thing
     }
 
     fn forget_oldest(&mut self) {
-        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
-        let gone = oldest.and_then(|key| self.kept.remove(&key));
+        let oldest = self.by_use.pop_first();
+        let gone = oldest.and_then(|(_, key)| self.kept.remove(&key));
         // Without any the sum begins again, so that a caller who waits for room ends.
         self.bytes = gone.map_or(0, |gone| self.bytes - gone.bytes);
     }
@@ -86,5 +96,6 @@ mod tests {
         assert_eq!((kept, recent.bytes), (vec![3, 4], 95), "the bytes are bounded");
         assert_eq!(recent.keep(4, 9, 85), 4, "the first of two that are made at once stays");
         assert_eq!((recent.keep(5, 5, 101), recent.find(&5), recent.len()), (5, None, 2), "it never has room");
+        assert_eq!(recent.by_use.len(), 2, "keys end with their things");
     }
 }

@@ -1,6 +1,6 @@
 //! Results of evaluations in a coding, for contexts that lead to the same ones.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use weir_flags_codec::etag::EntityTag;
@@ -8,6 +8,7 @@ use weir_http::compression::{Coding, compress};
 
 use crate::{
     environment::lock,
+    flight::Flights,
     limits::{COMPRESS_AT_ONCE_MAX, RESULTS_BYTES_MAX, RESULTS_MAX},
     recent::Recent,
 };
@@ -26,49 +27,60 @@ pub(crate) type Key = (Form, EntityTag, Coding);
 
 /// The results of one state of an environment.
 #[derive(Debug)]
-pub(crate) struct Results(Mutex<Recent<Key, Bytes>>);
+pub(crate) struct Results {
+    kept: Arc<Mutex<Recent<Key, Bytes>>>,
+    /// Large ones on their way. `None`: there is no memory for one.
+    under_way: Flights<Key, Option<Bytes>>,
+}
 
 impl Default for Results {
     fn default() -> Self {
-        Self(Mutex::new(Recent::new(RESULTS_MAX, RESULTS_BYTES_MAX)))
+        let kept = Arc::new(Mutex::new(Recent::new(RESULTS_MAX, RESULTS_BYTES_MAX)));
+        Self { kept, under_way: Flights::default() }
     }
 }
 
 /// The end of a compression.
+#[derive(Debug)]
 pub(crate) enum Coded {
     /// The body in the coding.
     Compressed(Bytes),
-    /// There was no memory for it: the body as it was.
+    /// There was no memory for it, or the thread that compressed has panicked: the body as it was.
     Plain(Bytes),
-    /// The thread that compressed has panicked.
-    Lost,
 }
 
 impl Results {
     /// The body, if it was compressed of late.
     pub(crate) fn find(&self, key: Key) -> Option<Bytes> {
-        lock(&self.0).find(&key)
+        lock(&self.kept).find(&key)
     }
 
-    /// Compresses a body, a large one on another thread, and keeps it.
+    /// Compresses a body, and keeps it. A large one is compressed on another thread, once for all who want it.
     pub(crate) async fn compress(&self, key: Key, body: Vec<u8>) -> Coded {
+        self.compress_by(key, body.into(), compress).await
+    }
+
+    /// The same with another way to compress.
+    pub(crate) async fn compress_by(
+        &self,
+        key: Key,
+        body: Bytes,
+        compress: impl FnOnce(Coding, &[u8]) -> Option<Vec<u8>> + Send + 'static,
+    ) -> Coded {
         if let Some(known) = self.find(key) {
             return Coded::Compressed(known);
         }
-        let (_, _, coding) = key;
-        let (body, compressed) = if body.len() <= COMPRESS_AT_ONCE_MAX {
-            let compressed = compress(coding, &body);
-            (body, compressed)
-        } else {
-            let work = move || {
-                let compressed = compress(coding, &body);
-                (body, compressed)
-            };
-            let Ok(done) = weir_engine::run_blocking(work).await else { return Coded::Lost };
-            done
+        let (kept, plain) = (self.kept.clone(), body.clone());
+        let make = move || {
+            let (_, _, coding) = key;
+            let compressed = compress(coding, &plain).map(Bytes::from)?;
+            let bytes = compressed.len();
+            Some(lock(&kept).keep(key, compressed, bytes))
         };
-        let Some(compressed) = compressed.map(Bytes::from) else { return Coded::Plain(body.into()) };
-        let bytes = compressed.len();
-        Coded::Compressed(lock(&self.0).keep(key, compressed, bytes))
+        let compressed = match body.len() <= COMPRESS_AT_ONCE_MAX {
+            true => make(),
+            false => self.under_way.join(key, || self.find(key).map(Some), make).await.flatten(),
+        };
+        compressed.map_or(Coded::Plain(body), Coded::Compressed)
     }
 }

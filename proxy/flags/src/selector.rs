@@ -14,6 +14,14 @@ pub(crate) struct Part {
     pub(crate) prefix: Box<str>,
 }
 
+impl Part {
+    /// Bytes that it occupies as a key of [`Recent`](crate::recent::Recent), about: it is there twice.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.projects.names().map(|name| name.len() + size_of::<Box<str>>());
+        2 * (size_of::<Self>() + self.prefix.len() + names.sum::<usize>())
+    }
+}
+
 /// Finds the document of a part without a copy of its texts.
 pub(crate) trait Selector {
     /// The projects, and the beginning of the names.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use weir_base::{Rng, time::turn};
 use weir_engine::Deadline;
 use weir_flags_codec::etag::revision;
-use weir_flags_session::{Token, delta::StreamEvent};
+use weir_flags_session::Token;
 use weir_http::filter::{BodyAborted, BodyStream, HandlerRequest, HandlerResponse};
 use weir_http_codec::{Fields, Known};
 
@@ -20,6 +20,7 @@ use crate::{
     access::{Access, Denial, Sight, is_still_good},
     client_api::{Selection, bad_query},
     edge::{Edge, View, Watch, Watched, seed},
+    environment::Following,
     limits::{STREAM_KEEP_ALIVE, STREAM_RETRY_MILLIS},
     reply,
     settings::FlagsListenerSettings,
@@ -28,6 +29,8 @@ use crate::{
 /// One stream.
 struct FlagStream {
     _place: StreamPlace,
+    /// Its place among the streams of its part of the flags, for which events are made ahead.
+    following: Following,
     token: Arc<Token>,
     prefix: Box<str>,
     seen: Arc<View>,
@@ -54,9 +57,11 @@ pub(crate) async fn stream(
     };
     let prefix = selection.prefix.unwrap_or_default();
     let client = reply::field(&request.head.fields, "last-event-id").and_then(revision).filter(|own| *own > 0);
+    let following = scope.follow();
     let first = environment.first_event(&scope, &prefix, client).await.ok_or(Denial::NotYet)?;
     let stream = FlagStream {
         _place: place,
+        following,
         prefix: prefix.into(),
         watch: Watch::new(edge.clone(), Watched::Flags),
         client: Some(environment.snapshot.revision()),
@@ -79,7 +84,8 @@ impl FlagStream {
     fn event(&mut self) -> Option<Bytes> {
         let environment = self.seen.environment(&self.token)?;
         let scope = environment.scope(self.token.projects());
-        let event = environment.stream_event(&scope, &self.prefix, StreamEvent::Updated, self.client);
+        self.following = scope.follow();
+        let event = environment.next_event(&scope, &self.prefix, self.client);
         self.client = Some(environment.snapshot.revision());
         event
     }

@@ -22,8 +22,9 @@ pub(crate) struct Usage {
     by_application: BTreeMap<Box<str>, BTreeMap<Box<str>, OnAndOff>>,
     series: usize,
     bytes: usize,
-    others: OnAndOff,
-    dropped: u64,
+    /// `None`: there was none. A client's own application and flag of these names count here, too: a series has one line.
+    others: Option<OnAndOff>,
+    without_series: u64,
 }
 
 impl Usage {
@@ -35,6 +36,9 @@ impl Usage {
     }
 
     fn add_one(&mut self, application: &str, flag: &str, counts: &Counts) {
+        if (application, flag) == (OTHERS, OTHERS) {
+            return add_to(self.others.get_or_insert_default(), counts);
+        }
         let flags = self.by_application.get_mut(application);
         let application_bytes = if flags.is_some() { 0 } else { application.len() + PLACE_BYTES };
         if let Some(sum) = flags.and_then(|flags| flags.get_mut(flag)) {
@@ -42,13 +46,13 @@ impl Usage {
         }
         let bytes = self.bytes + application_bytes + flag.len() + PLACE_BYTES;
         if self.series >= USAGE_SERIES_MAX || bytes > USAGE_BYTES_MAX {
-            if self.dropped == 0 {
+            if self.without_series == 0 {
                 tracing::warn!(
                     "feature_toggle_usage_total has no room for further applications and flags: they count as `{OTHERS}`"
                 );
             }
-            self.dropped += 1;
-            return add_to(&mut self.others, counts);
+            self.without_series += 1;
+            return add_to(self.others.get_or_insert_default(), counts);
         }
         self.series += 1;
         self.bytes = bytes;
@@ -56,9 +60,9 @@ impl Usage {
         add_to(flags.entry(flag.into()).or_default(), counts);
     }
 
-    /// Counts of a client for a flag that had no series of their own, since the start.
-    pub(crate) const fn dropped(&self) -> u64 {
-        self.dropped
+    /// Counts of a client for a flag that found no room for a series of their own, since the start.
+    pub(crate) const fn without_series(&self) -> u64 {
+        self.without_series
     }
 
     /// Application, flag, evaluations that were on, and off.
@@ -66,7 +70,7 @@ impl Usage {
         let own = self.by_application.iter().flat_map(|(application, flags)| {
             flags.iter().map(|(flag, (yes, no))| (&**application, &**flag, *yes, *no))
         });
-        let others = (self.dropped > 0).then_some((OTHERS, OTHERS, self.others.0, self.others.1));
+        let others = self.others.map(|(yes, no)| (OTHERS, OTHERS, yes, no));
         own.chain(others)
     }
 }
@@ -97,15 +101,27 @@ mod tests {
         usage.add(&counts("honest", "f"));
         let own: Vec<_> = usage.iter().filter(|(application, ..)| *application == "honest").collect();
         assert_eq!(own, [("honest", "f", 4, 2)]);
-        let dropped = usage.dropped();
-        assert!(dropped > 7_000, "{dropped}");
-        assert_eq!(usage.iter().last(), Some((OTHERS, OTHERS, 2 * dropped, dropped)), "no evaluation is lost");
+        let others = usage.without_series();
+        assert!(others > 7_000, "{others}");
+        assert_eq!(usage.iter().last(), Some((OTHERS, OTHERS, 2 * others, others)), "no evaluation is lost");
     }
 
     #[test]
     fn f6_short_names_have_a_bound_in_number() {
         let mut usage = Usage::default();
         (0..USAGE_SERIES_MAX + 5).for_each(|number| usage.add(&counts("a", &number.to_string())));
-        assert_eq!((usage.iter().count(), usage.dropped()), (USAGE_SERIES_MAX + 1, 5));
+        assert_eq!((usage.iter().count(), usage.without_series()), (USAGE_SERIES_MAX + 1, 5));
+    }
+
+    #[test]
+    fn a_client_with_the_names_of_the_others_shares_their_series() {
+        let mut usage = Usage::default();
+        usage.add(&counts(OTHERS, OTHERS));
+        assert_eq!(usage.iter().collect::<Vec<_>>(), [(OTHERS, OTHERS, 2, 1)]);
+        usage.add(&counts(OTHERS, "f"));
+        (1..USAGE_SERIES_MAX + 5).for_each(|number| usage.add(&counts("a", &number.to_string())));
+        let own: Vec<_> =
+            usage.iter().filter(|(application, flag, ..)| (*application, *flag) == (OTHERS, OTHERS)).collect();
+        assert_eq!((own, usage.without_series()), (vec![(OTHERS, OTHERS, 2 * 6, 6)], 5));
     }
 }

@@ -102,7 +102,8 @@ catalog! {
         FLAGS_TOKENS = gauge "weir_flags_tokens" ["listener", "status"] "Tokens that a flags listener knows: `valid`, or `invalid` (remembered for 5 minutes).", merged(Merge::Max);
         FLAGS_STREAMS = gauge "weir_flags_streams" ["listener"] "Open streams of `/api/client/streaming`.", merged(Merge::Max);
         FLAGS_METRICS_BYTES = gauge "weir_flags_metrics_bytes" ["listener"] "Memory used by metrics of clients that wait for the next upload. The maximum is `metrics_bytes_max`.", merged(Merge::Max);
-        FLAGS_METRICS_DROPPED = counter "weir_flags_metrics_dropped_total" ["listener", "reason"] "Metrics of clients that were dropped, by reason: `distant` hours and `no_room` for new ones past `metrics_bytes_max` (or no upstream), `foreign` environment, `too_large` for an upload. Those counted as `no_series` reach the server, and count as `other` in `feature_toggle_usage_total`, which has no room for their application and flag.";
+        FLAGS_METRICS_DROPPED = counter "weir_flags_metrics_dropped_total" ["listener", "reason"] "Metrics of clients that were dropped, by reason: `distant` hours and `no_room` for new sums, applications, and impact metrics or their values past `metrics_bytes_max` (or no upstream), `foreign` environment, `too_large` for an upload.";
+        FLAGS_USAGE_WITHOUT_SERIES = counter "weir_flags_usage_without_series_total" ["listener"] "Counts of clients for a flag that `feature_toggle_usage_total` has no room for: there they are in the series of the application and flag `other`. The server gets them as they are.";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "Part of the request duration spent in the gateway, by stage. Only a share of the requests is timed (`telemetry.stage_sample`), so the series do not add up to `weir_request_overhead_duration_seconds`.";
     }
     "Limits and refusals" {

@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 use weir_tests::deadline::until_true;
 use weir_tests::flags::{BACKEND, FlagOrigin, before_with, environment, get};
 use weir_tests::http::HttpClient;
-use weir_tests::stream::Address;
+use weir_tests::stream::Stream;
 
 const FEATURES: &str = "/api/client/features";
 const SDKS: usize = 50_000;
@@ -20,8 +20,8 @@ const STREAMS_MIN: usize = 15_000;
 const OTHER_DESCRIPTORS: usize = 3_000;
 /// Polls that wait at once.
 const WAVE: usize = 500;
-/// Streams of one address, which has some 28,000 ports.
-const STREAMS_PER_SOURCE: usize = 10_000;
+/// Connections of one address, which has some 28,000 ports.
+const CONNECTIONS_PER_SOURCE: usize = 10_000;
 const LIMITS: &str = "[limits]\nconnections = 55000\nconnections_per_source = 15000\n";
 
 /// Bytes of the gateway per stream, with its connection.
@@ -29,6 +29,15 @@ const BYTES_PER_STREAM: u64 = 12 * 1024;
 
 /// How long a stream may wait for its first event, with all others before it.
 const WAIT: Duration = Duration::from_secs(60);
+
+/// A connection from one of several addresses. `net`: their third byte.
+fn connect(gateway: SocketAddr, net: u8, number: usize) -> TcpStream {
+    let host = u8::try_from(number / CONNECTIONS_PER_SOURCE + 2).expect("a few sources");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor");
+    socket.bind(&SocketAddr::from(([127, 0, net, host], 0)).into()).expect("a free port");
+    socket.connect(&gateway.into()).expect("the gateway accepts");
+    TcpStream::from(socket)
+}
 
 /// A stream that keeps no more than its first bytes.
 struct Follower {
@@ -39,11 +48,7 @@ struct Follower {
 impl Follower {
     /// Sends a request for a stream, and waits for nothing. `net`: the third byte of its address.
     fn send(gateway: SocketAddr, net: u8, number: usize, last: Option<&str>) -> Self {
-        let host = u8::try_from(number / STREAMS_PER_SOURCE + 2).expect("a few sources");
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor");
-        socket.bind(&SocketAddr::from(([127, 0, net, host], 0)).into()).expect("a free port");
-        socket.connect(&gateway.into()).expect("the gateway accepts");
-        let mut stream = TcpStream::from(socket);
+        let mut stream = connect(gateway, net, number);
         stream.set_read_timeout(Some(WAIT)).expect("a limit");
         let last = last.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
         let head = format!("GET /api/client/streaming HTTP/1.1\r\nHost: a\r\nAuthorization: {BACKEND}\r\n{last}\r\n");
@@ -89,13 +94,14 @@ fn streams_within_limits() -> usize {
     streams
 }
 
-/// Each polls once with the tag of an earlier response.
-fn poll(sdks: usize, address: &Address, tag: &str) {
+/// Each polls once with the tag of an earlier response. `net`: the third byte of their addresses.
+fn poll(sdks: usize, gateway: SocketAddr, net: u8, tag: &str) {
     let request =
         format!("GET {FEATURES} HTTP/1.1\r\nHost: a\r\nAuthorization: {BACKEND}\r\nIf-None-Match: {tag}\r\n\r\n");
     for begun in (0..sdks).step_by(WAVE) {
         let wave = begun..sdks.min(begun + WAVE);
-        let mut clients: Vec<HttpClient> = wave.map(|_| HttpClient::connect(address)).collect();
+        let client = |number| HttpClient::over(Stream::Tcp(connect(gateway, net, number)));
+        let mut clients: Vec<HttpClient> = wave.map(client).collect();
         clients.iter_mut().for_each(|client| client.send(&request));
         assert!(clients.iter_mut().all(|client| client.response().status == 304), "an SDK gets no more than a 304");
     }
@@ -125,7 +131,7 @@ fn f1_fifty_thousand_sdks_come_back_after_a_restart() {
     let requests = || ["features", "validate", "register"].map(|endpoint| origin.all_requests(endpoint));
     let (before, begun) = (requests(), Instant::now());
     let streams = crowd(streams_max, address.tcp(), 1, Some(&last));
-    poll(SDKS - streams_max, &address, &tag);
+    poll(SDKS - streams_max, address.tcp(), 2, &tag);
     let took = begun.elapsed();
     let polled = Instant::now();
     assert_eq!(get(&address, FEATURES, BACKEND).status, 200);
@@ -141,6 +147,12 @@ fn f1_fifty_thousand_sdks_come_back_after_a_restart() {
     println!("{SDKS} SDKs, {streams_max} of them with streams of {bytes} bytes, were back in {took:?}");
     let waits: Vec<u64> = streams.iter().filter_map(|one| one.field("retry:")?.parse().ok()).collect();
     assert_eq!(waits.len(), streams_max, "each stream says when its client may come back");
+    assert!(
+        waits.iter().all(|wait| (1_000..=10_000).contains(wait)),
+        "{:?} to {:?}",
+        waits.iter().min(),
+        waits.iter().max()
+    );
     for third in [1_000..4_000_u64, 4_000..7_000, 7_000..10_001] {
         let inside = waits.iter().filter(|wait| third.contains(*wait)).count();
         assert!(inside > streams_max / 5, "{inside} of {streams_max} within {third:?}");

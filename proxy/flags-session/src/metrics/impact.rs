@@ -56,12 +56,15 @@ impl ImpactSum {
     }
 
     /// Adds values that need no more than `room` further bytes. `is_older`: they are of an earlier time. A metric that has changed its kind begins
-    /// again. Returns the number of values that are left out.
+    /// again if it has room, and otherwise stays as it was. Returns the number of values that are left out, at least one for a metric.
     pub(super) fn add(&mut self, metric: ImpactMetric, is_older: bool, room: usize) -> u64 {
         let bytes_max = self.bytes + room;
         if self.kind != metric.kind {
             if is_older {
                 return 0;
+            }
+            if Self::bytes_of(&metric.help) > bytes_max {
+                return metric.samples.len().max(1) as u64;
             }
             *self = Self::new(&metric.help, metric.kind);
         }

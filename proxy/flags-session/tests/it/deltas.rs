@@ -311,6 +311,11 @@ fn flags_and_segments_of_a_token_that_is_gone_go_when_all_others_have_shown_thei
     };
     assert_eq!(keep(&mut environment, &[&p, &q]), 0, "both feed it");
     assert!(!environment.state.has_unseen(&[&p, &q]));
+    assert!(!environment.state.has_scopes_besides(|scope| *scope == p || *scope == q));
+    assert!(
+        environment.state.has_scopes_besides(|scope| *scope == p),
+        "the other one may be that of a token that is gone"
+    );
     let before = environment.state.revision();
     assert_eq!(keep(&mut environment, &[&p]), 2, "a flag and a segment");
     assert_eq!(environment.names(), ["a"]);
@@ -339,7 +344,9 @@ fn flags_of_a_backup_that_no_token_sees_go_with_the_first_responses() {
     let p = Projects::new(&["p"]);
     assert!(!environment.state.has_unseen(&[&p]), "the server has not responded");
     environment.poll(&["p"], features(&[("a", "p")])).expect("taken");
+    assert!(environment.state.has_scopes_besides(|scope| *scope == p), "flags of the backup may have stayed");
     let events = environment.state.keep_scopes(&[&p]);
     environment.record(events);
     assert_eq!(environment.names(), ["a"]);
+    assert!(!environment.state.has_scopes_besides(|scope| *scope == p));
 }

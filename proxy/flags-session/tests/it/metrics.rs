@@ -186,6 +186,28 @@ fn f6_a_flood_of_applications_pushes_out_no_sum() {
 }
 
 #[test]
+fn f6_a_metric_that_changes_its_kind_takes_no_room_that_is_not_there() {
+    let mut aggregates = Aggregates::new(100_000);
+    let dev = token("*:dev.s");
+    let metric = |kind: &str, help: &str| {
+        let metric = json!({"name": "m", "help": help, "type": kind, "samples": [{"value": 1.0}, {"value": 2.0}]});
+        let text = json!({"applications": [], "metrics": [], "impactMetrics": [metric]});
+        BulkMetrics::read(text.to_string().as_bytes()).expect("bulk metrics")
+    };
+    aggregates.add_bulk(&dev, &via(), metric("counter", "h"), now());
+    let bytes = aggregates.bytes();
+    aggregates.add_bulk(&dev, &via(), metric("gauge", &"h".repeat(50_000)), now());
+    assert_eq!((aggregates.bytes(), aggregates.dropped().new), (bytes, 2), "a quarter is for metrics of their own");
+    let body = sent(&mut aggregates, "dev").remove(0);
+    let (kind, help) = (&body["impactMetrics"][0]["type"], &body["impactMetrics"][0]["help"]);
+    assert_eq!((kind, help), (&json!("counter"), &json!("h")), "the former one stays");
+    assert_eq!(aggregates.bytes(), 0);
+    aggregates.add_bulk(&dev, &via(), metric("counter", "h"), now());
+    aggregates.add_bulk(&dev, &via(), metric("gauge", &"h".repeat(5_000)), now());
+    assert!(aggregates.bytes() > 5_000 && aggregates.bytes() < 100_000 / 4 && aggregates.dropped().new == 2);
+}
+
+#[test]
 fn an_offline_gateway_counts_and_forgets() {
     let mut aggregates = Aggregates::new(1 << 20);
     aggregates.add_bulk(&token("*:dev.s"), &via(), bulk("dev", 2), now());

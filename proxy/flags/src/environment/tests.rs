@@ -1,14 +1,22 @@
 //! Documents of an environment: which are kept, for how long, and where they are made.
 
-use futures_util::FutureExt as _;
-use weir_engine::{Worker, settings::RuntimeSettings};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use futures_util::{
+    FutureExt as _,
+    future::{join, join_all},
+};
 use weir_flags_codec::{FeaturesDocument, etag::EntityTag};
 use weir_flags_session::{FlagState, History};
-use weir_http::compression::Coding;
+use weir_http::compression::compress;
 
 use super::*;
 use crate::{
-    limits::COMPRESS_AT_ONCE_MAX,
+    flight::on_worker,
+    limits::{COMPRESS_AT_ONCE_MAX, COMPRESS_MIN, SCOPE_IDLE_MAX, SCOPES_BYTES_MAX, SCOPES_MAX},
     results::{Coded, Form},
 };
 
@@ -25,8 +33,32 @@ fn snapshot(flags: usize, description_bytes: usize) -> Snapshot {
     Snapshot::new(&state, History::new(state.revision()), None)
 }
 
+/// The state behind the one of `snapshot(1, COMPRESS_MIN)`, with its history.
+fn later_snapshot() -> Snapshot {
+    let mut state = FlagState::new(1);
+    let mut history = History::default();
+    for text in ["d".repeat(COMPRESS_MIN), "e".repeat(COMPRESS_MIN)] {
+        let text = format!(r#"{{"features":[{{"name":"a0","project":"p0","description":"{text}"}}]}}"#);
+        let document = FeaturesDocument::read(text.as_bytes()).expect("a document");
+        let events = state.apply_document(&Projects::All, document).expect("taken");
+        history.record(state.revision(), events);
+    }
+    Snapshot::new(&state, history, None)
+}
+
 fn environment(before: Option<&Environment>) -> Environment {
-    Environment::new("e", snapshot(1, 0), before)
+    next(before, Time::now())
+}
+
+fn next(before: Option<&Environment>, now: Time) -> Environment {
+    Environment::new("e", snapshot(1, 0), before, now)
+}
+
+/// With so many flags that a worker does not write them.
+fn large() -> Arc<Environment> {
+    let large = Environment::new("e", snapshot(400, 1_000), None, Time::now());
+    assert!(!large.is_small());
+    Arc::new(large)
 }
 
 fn select(environment: &Environment, projects: &Projects, prefix: &str) -> Arc<Document> {
@@ -43,12 +75,12 @@ fn parts_that_clients_select_are_bounded_in_number_and_end_with_the_snapshot() {
     first.document(&first.scope(&Projects::All));
     assert_eq!(lock(&first.selected).len(), SELECTED_MAX);
     let next = environment(Some(&first));
-    assert_eq!((read(&next.scopes).len(), lock(&next.selected).len()), (1, 0));
+    assert_eq!((next.scopes.size().0, lock(&next.selected).len()), (1, 0));
 }
 
 #[test]
 fn parts_that_clients_select_are_bounded_in_bytes() {
-    let large = Environment::new("e", snapshot(1, 1 << 20), None);
+    let large = Environment::new("e", snapshot(1, 1 << 20), None, Time::now());
     let projects = |number: usize| Projects::new(&["p0".to_owned(), format!("p{number}")]);
     for number in 1..=100 {
         assert!(select(&large, &projects(number), "a").json.len() > 1 << 20);
@@ -57,38 +89,104 @@ fn parts_that_clients_select_are_bounded_in_bytes() {
     assert!(kept < 64 && kept > 50, "{kept} of a mebibyte each");
     let find = |number| lock(&large.selected).find(&(&projects(number), "a") as &dyn Selector).is_some();
     assert!(find(100) && !find(1), "the least recently used one has gone");
+    let small = environment(None);
+    let prefix = |number: usize| format!("{}{number}", "n".repeat(100_000));
+    (0..500).for_each(|number| drop(select(&small, &Projects::All, &prefix(number))));
+    let kept = lock(&small.selected).len();
+    assert!(kept > 200 && kept < 400, "{kept} with long keys, which count twice");
 }
 
 #[test]
 fn parts_of_tokens_are_bounded_in_number_and_in_bytes() {
-    let large = Environment::new("e", snapshot(1, 4 << 20), None);
+    let large = Environment::new("e", snapshot(1, 4 << 20), None, Time::now());
     let projects = |number: usize| Projects::new(&["p0".to_owned(), format!("p{number}")]);
+    let _stream = large.scope_at(&projects(1), 1).follow();
     for number in 1..=80 {
         let view = large.scope_at(&projects(number), number as u64);
         assert!(large.document(&view).json.len() > 4 << 20);
     }
-    let kept: usize = read(&large.scopes).values().map(|view| view.bytes()).sum();
+    let kept: usize = large.scopes.all().iter().map(|view| view.bytes()).sum();
     assert!(kept <= SCOPES_BYTES_MAX && kept > SCOPES_BYTES_MAX - (5 << 20), "{kept}");
-    let has = |number| read(&large.scopes).contains_key(&projects(number));
-    assert!(has(80) && !has(1), "the least recently used one has gone");
+    assert_eq!(kept, large.scopes.size().1);
+    let has = |number| large.scopes.find(&projects(number)).is_some();
+    assert!(has(80) && has(1) && !has(2), "the least recently used one without a stream has gone");
     let small = environment(None);
     (0..=SCOPES_MAX).for_each(|number| drop(small.scope_at(&projects(number + 1), number as u64 + 1)));
-    assert_eq!(read(&small.scopes).len(), SCOPES_MAX);
-    assert!(!read(&small.scopes).contains_key(&projects(1)) && read(&small.scopes).contains_key(&projects(2)));
+    assert_eq!(small.scopes.size().0, SCOPES_MAX);
+    assert!(small.scopes.find(&projects(1)).is_none() && small.scopes.find(&projects(2)).is_some());
+}
+
+#[test]
+fn codings_and_events_count_for_the_bound_of_parts() {
+    let first = Arc::new(Environment::new("e", snapshot(1, COMPRESS_MIN), None, Time::now()));
+    let view = first.scope(&Projects::All);
+    let document = first.document(&view);
+    let mut before = first.scopes.size().1;
+    assert_eq!(before, document.json.len());
+    let mut check = |environment: &Environment, view: &ScopeView, step: &str| {
+        let now = environment.scopes.size().1;
+        assert!(now > before && now == view.bytes(), "{step}: {before} and {now} of {}", view.bytes());
+        before = now;
+    };
+    for coding in Coding::ALL {
+        assert_eq!(first.in_coding(&view, &document, Some(*coding)).1, Some(*coding));
+        check(&first, &view, coding.name());
+    }
+    let delta = first.delta(&view, "", None).now_or_never().flatten().flatten();
+    assert!(delta.is_some());
+    check(&first, &view, "a first event");
+    assert!(first.next_event(&view, "", None).is_some());
+    check(&first, &view, "a later event");
+    let _stream = view.follow();
+    let next = Environment::new("e", later_snapshot(), Some(&first), Time::now());
+    let view = next.scope(&Projects::All);
+    assert!(view.update.load().is_some());
+    let made = next.document(&view).bytes() + view.update.load().as_ref().map_or(0, |update| update.1.len());
+    assert_eq!((next.scopes.size().1, view.bytes()), (made, made), "codings and the event that were made ahead");
+    assert!(made > next.document(&view).json.len());
+    let before = next.scopes.size().1;
+    assert!(next.next_event(&view, "", Some(first.snapshot.revision())).is_some());
+    assert_eq!(next.scopes.size().1, before, "it was there");
 }
 
 #[test]
 fn documents_without_a_client_for_ten_minutes_are_not_made_ahead() {
-    assert!(!is_idle(1_000, 600_999) && is_idle(1_000, 601_000) && !is_idle(1_000, 0));
     let first = environment(None);
-    let (used, unused) = (Projects::new(&["p0"]), Projects::new(&["p1"]));
-    let now = millis(Time::now());
-    first.document(&first.scope_at(&used, now));
+    let (used, idle, unread) = (Projects::new(&["p0"]), Projects::new(&["p1"]), Projects::new(&["p2"]));
+    let idle_max = SCOPE_IDLE_MAX.as_millis() as u64;
+    first.document(&first.scope_at(&used, 1_001));
+    first.document(&first.scope_at(&idle, 1_000));
     // A part that was looked up, and whose document was not wanted.
-    first.scope_at(&unused, now);
-    let next = environment(Some(&first));
-    let is_made = |projects: &Projects| next.scope_at(projects, now).document.get().is_some();
-    assert!(is_made(&used) && !is_made(&unused));
+    first.scope_at(&unread, 1_001);
+    let next = next(Some(&first), Time::from_nanos((1_000 + idle_max) * 1_000_000));
+    let is_made = |projects: &Projects| next.scopes.find(projects).is_some_and(|view| view.document.get().is_some());
+    assert!(is_made(&used) && !is_made(&idle) && !is_made(&unread));
+}
+
+#[test]
+fn events_of_open_streams_are_made_ahead_however_long_they_last() {
+    let first = environment(None);
+    let (open, closed) = (Projects::new(&["p0"]), Projects::new(&["p1"]));
+    let stream = first.scope_at(&open, 1).follow();
+    drop(first.scope_at(&closed, 1).follow());
+    let late = Time::from_nanos(1_000 * SCOPE_IDLE_MAX.as_nanos() as u64);
+    let second = next(Some(&first), late);
+    let has_event = |environment: &Environment, projects: &Projects| {
+        environment
+            .scopes
+            .find(projects)
+            .is_some_and(|view| view.later_whole.get().is_some() || view.update.load().is_some())
+    };
+    assert!(has_event(&second, &open) && !has_event(&second, &closed));
+    // Before the stream has moved on.
+    let third = next(Some(&second), late);
+    assert!(has_event(&third, &open));
+    let moved = third.scope_at(&open, 1).follow();
+    drop(stream);
+    let fourth = next(Some(&third), late);
+    assert!(has_event(&fourth, &open));
+    drop(moved);
+    assert!(!has_event(&next(Some(&fourth), late), &open));
 }
 
 #[test]
@@ -104,29 +202,52 @@ fn a_delta_and_the_first_event_of_a_stream_share_the_whole_state() {
     assert_eq!(first[head..].as_ptr(), delta.as_ptr(), "one copy serves both");
 }
 
-/// Runs on a worker, and ends with it.
-fn on_worker<M: Future<Output = ()> + 'static>(main: impl FnOnce() -> M + Send + 'static) {
-    let worker = Worker::start(0, None, &RuntimeSettings::default(), Arc::default(), main).expect("it starts");
-    worker.join().expect("no panic");
+#[test]
+fn documents_of_many_flags_are_written_once_on_another_thread_and_few_flags_at_once() {
+    on_worker(|| async {
+        let small = Arc::new(environment(None));
+        let view = small.scope(&Projects::All);
+        assert!(small.own_document(&view).now_or_never().flatten().is_some());
+        assert!(small.selected_document(&Projects::All, "a0").now_or_never().flatten().is_some());
+        let large = large();
+        let view = large.scope(&Projects::All);
+        let first = Box::pin(large.own_document(&view));
+        let others = join_all((0..20).map(|_| large.own_document(&view)));
+        let (made, others) = join(first, others).await;
+        let made = made.expect("no panic");
+        let is_same = |other: &Option<Arc<Document>>| other.as_ref().is_some_and(|other| Arc::ptr_eq(&made, other));
+        assert!(others.iter().all(is_same));
+        assert!(is_same(&large.own_document(&view).now_or_never().flatten()), "it is there");
+        let selected = || large.selected_document(&Projects::All, "a0");
+        let all = join_all((0..20).map(|_| selected())).await;
+        let first = all[0].clone().expect("no panic");
+        let is_same = |other: &Option<Arc<Document>>| other.as_ref().is_some_and(|other| Arc::ptr_eq(&first, other));
+        // Without one work for all, some of them would have made their own.
+        assert!(all.iter().all(is_same) && is_same(&selected().now_or_never().flatten()));
+    });
 }
 
 #[test]
-fn documents_of_many_flags_are_written_on_another_thread() {
+fn f1_deltas_and_first_events_of_many_flags_leave_the_worker_to_make_the_whole_state_alone() {
     on_worker(|| async {
-        let here = std::thread::current().id();
-        for (flags, is_large) in [(1, false), (400, true)] {
-            let environment = Arc::new(Environment::new("e", snapshot(flags, 1_000), None));
-            assert_eq!(environment.snapshot.text_bytes() > WRITE_AT_ONCE_MAX, is_large);
-            let there = environment.off_worker(|_| std::thread::current().id()).await.expect("no panic");
-            assert_eq!(there != here, is_large, "{flags} flags");
-            let view = environment.scope(&Projects::All);
-            let made = environment.own_document(&view).await.expect("no panic");
-            let again = environment.own_document(&view).now_or_never().flatten().expect("it is there");
-            assert!(Arc::ptr_eq(&made, &again));
-            let selected = environment.selected_document(&Projects::All, "a0").await.expect("no panic");
-            let again = environment.selected_document(&Projects::All, "a0").now_or_never().flatten();
-            assert!(again.is_some_and(|again| Arc::ptr_eq(&selected, &again)));
-        }
+        let large = large();
+        let (view, revision) = (large.scope(&Projects::All), large.snapshot.revision());
+        let at_once = |client| large.delta(&view, "", client).now_or_never().flatten();
+        assert_eq!(at_once(Some(revision)), Some(None), "nothing is lacking");
+        let first = large.first_event(&view, "", Some(revision)).now_or_never().flatten().expect("at once");
+        assert!(first.ends_with(b"{\"events\":[]}\n\n"), "{first:?}");
+        assert_eq!(at_once(None), None, "it is to be made");
+        let all = join_all((0..20).map(|_| large.first_event(&view, "", None))).await;
+        let whole = all[0].clone().expect("no panic");
+        let is_same = |other: &Option<Bytes>| other.as_ref().is_some_and(|other| other.as_ptr() == whole.as_ptr());
+        assert!(all.iter().all(is_same), "one copy for all");
+        assert!(is_same(&large.first_event(&view, "", None).now_or_never().flatten()), "it is there");
+        let delta = at_once(None).flatten().expect("it is there");
+        assert_eq!(delta.as_ptr(), whole[whole.len() - 2 - delta.len()..].as_ptr());
+        let begun = join_all((0..20).map(|_| large.first_event(&view, "a1", None))).await;
+        assert!(begun.iter().flatten().all(|event| event.len() < whole.len()) && begun.iter().all(Option::is_some));
+        let places: Vec<_> = begun.iter().flatten().map(|event| event.as_ptr()).collect();
+        assert!(places.iter().all(|place| *place == places[0]), "one copy for all who wait at once");
     });
 }
 
@@ -134,16 +255,30 @@ fn documents_of_many_flags_are_written_on_another_thread() {
 fn results_are_compressed_once_and_large_ones_on_another_thread() {
     on_worker(|| async {
         let (results, tag) = (Results::default(), EntityTag::Hash(7));
-        let text = |bytes: usize| (0..bytes).map(|at| (at * at % 251) as u8).collect::<Vec<u8>>();
-        let short = results.compress((Form::Unleash, tag, Coding::Gzip), text(COMPRESS_AT_ONCE_MAX)).now_or_never();
-        assert!(matches!(short, Some(Coded::Compressed(_))), "at once");
-        let key = (Form::Ofrep, tag, Coding::Gzip);
-        assert!(results.compress(key, text(COMPRESS_AT_ONCE_MAX + 1)).now_or_never().is_none(), "it takes its time");
-        let Coded::Compressed(first) = results.compress(key, text(COMPRESS_AT_ONCE_MAX + 1)).await else {
-            panic!("it is compressed");
+        let text = |bytes: usize| Bytes::from((0..bytes).map(|at| (at * at % 251) as u8).collect::<Vec<u8>>());
+        let runs: Arc<[AtomicU32; 2]> = Arc::default();
+        let here = thread::current().id();
+        // Counts those of this thread, and those of others.
+        let counted = || {
+            let runs = runs.clone();
+            move |coding: Coding, text: &[u8]| {
+                runs[usize::from(thread::current().id() != here)].fetch_add(1, Ordering::Relaxed);
+                compress(coding, text)
+            }
         };
-        let again = results.find(key).expect("it is kept");
-        assert_eq!(first.as_ptr(), again.as_ptr());
+        let count = || runs.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let short = (Form::Unleash, tag, Coding::Gzip);
+        let coded = results.compress_by(short, text(COMPRESS_AT_ONCE_MAX), counted()).now_or_never();
+        assert!(matches!(coded, Some(Coded::Compressed(_))) && count() == [1, 0], "at once");
+        let key = (Form::Ofrep, tag, Coding::Gzip);
+        let large = text(COMPRESS_AT_ONCE_MAX + 1);
+        let all = join_all((0..20).map(|_| results.compress_by(key, large.clone(), counted()))).await;
+        let kept = results.find(key).expect("it is kept");
+        let is_kept = |coded: &Coded| matches!(coded, Coded::Compressed(body) if body.as_ptr() == kept.as_ptr());
+        assert!(all.iter().all(is_kept) && count() == [1, 1], "{:?}", count());
         assert!(results.find((Form::Unleash, tag, Coding::Brotli)).is_none());
+        let lost = (Form::Ofrep, EntityTag::Hash(8), Coding::Gzip);
+        let coded = results.compress_by(lost, large.clone(), |_, _| panic!("on purpose")).await;
+        assert!(matches!(coded, Coded::Plain(body) if body == large), "a compression that is lost costs its coding");
     });
 }

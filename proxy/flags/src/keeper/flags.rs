@@ -97,20 +97,32 @@ impl Desk {
 
     /// Whether one token feeds an environment.
     fn has_one_source(&self, environment: &str) -> bool {
-        let (polled, _) = self.polled_tokens();
-        polled.iter().filter(|token| token.environment() == Some(environment)).count() == 1
+        let (polled, _) = self.polled_tokens_of(environment);
+        polled.len() == 1
     }
 
     /// Forgets flags and segments that no token sees with which flags are fetched: they are those of a token that is gone. Nothing is forgotten
     /// while a token has no verdict, or has not shown its own flags.
     pub(super) fn forget_unseen(&self, environment: &str) {
-        let (polled, awaits) = self.polled_tokens();
-        let own = polled.iter().filter(|token| token.environment() == Some(environment));
-        let scopes: Vec<&Projects> = own.map(|token| token.projects()).collect();
+        // After each poll, so the tokens are not compared with each other unless something may be unseen.
+        if !self.may_have_unseen(environment) {
+            return;
+        }
+        let (polled, awaits) = self.polled_tokens_of(environment);
+        let scopes: Vec<&Projects> = polled.iter().map(|token| token.projects()).collect();
         let is_due = !awaits && self.flags(environment).is_some_and(|flags| flags.has_unseen(&scopes));
         if is_due && self.change(environment, |flags| Ok(flags.keep_scopes(&scopes))) == Ok(true) {
             tracing::info!(environment, "flags that no token of `tokens` sees any more are forgotten");
         }
+    }
+
+    /// Whether flags may be there that none of the tokens sees that were to be polled at the last change of the tokens. Each change leads to another
+    /// look.
+    pub(super) fn may_have_unseen(&self, environment: &str) -> bool {
+        let state = self.state.borrow();
+        let polled = state.polled.get(environment);
+        let is_polled = |scope: &Projects| polled.is_some_and(|scopes| scopes.contains(scope));
+        state.environments.get(environment).is_some_and(|one| one.flags.has_scopes_besides(is_polled))
     }
 
     /// Changes the flags of an environment.

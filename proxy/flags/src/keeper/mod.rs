@@ -165,3 +165,6 @@ async fn run_upstream(desk: Rc<Desk>, source: UpstreamSource) {
     ];
     poll::supervise(desk, source).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,8 @@ use crate::{
 pub(super) async fn supervise(desk: Rc<Desk>, source: UpstreamSource) {
     let mut tasks: HashMap<Vec<u8>, (Arc<Token>, JoinHandle<()>)> = HashMap::new();
     loop {
-        let (wanted, _) = desk.polled_tokens();
+        let wanted = desk.polled_tokens();
+        desk.note_polled(&wanted);
         tasks.retain(|_, (token, _)| wanted.iter().any(|other| other == token));
         for token in wanted {
             let key = token.secret().expose().to_vec();

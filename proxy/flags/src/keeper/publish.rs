@@ -2,6 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use weir_base::Time;
 use weir_flags_session::Snapshot;
 
 use super::Desk;
@@ -33,7 +34,7 @@ async fn build(desk: &Desk, name: &str) {
     let (own_name, hostname, former) = (Box::<str>::from(name), desk.hostname.clone(), before.clone());
     let made = weir_engine::run_blocking(move || {
         let snapshot = Snapshot::new(&flags, history, hostname.as_deref());
-        Environment::new(&own_name, snapshot, former.as_deref())
+        Environment::new(&own_name, snapshot, former.as_deref(), Time::now())
     });
     let built = match made.await {
         Ok(built) => Arc::new(built),

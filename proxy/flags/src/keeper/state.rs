@@ -1,9 +1,12 @@
 //! Tokens and flags as the keeper has them, and their publication.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use weir_base::{Time, time::turn};
-use weir_flags_session::{Standing, Token, TokenTable, TokenType, minimal, token_table::Changes};
+use weir_flags_session::{Projects, Standing, Token, TokenTable, TokenType, minimal, token_table::Changes};
 
 use super::{Desk, Source, flags::EnvironmentState};
 use crate::{
@@ -18,6 +21,8 @@ pub(super) struct State {
     pub(super) environments: BTreeMap<Box<str>, EnvironmentState>,
     /// Backend tokens of clients, for which flags are fetched, too.
     dynamic: Vec<Arc<Token>>,
+    /// The projects of the tokens that were to be polled at the last change of the tokens, by environment.
+    pub(super) polled: BTreeMap<Box<str>, BTreeSet<Projects>>,
     /// Counts the changes that a backup would have.
     pub(super) generation: u64,
     /// Tokens that the server has revoked in responses to polls, with the time of it.
@@ -63,6 +68,7 @@ impl State {
                     table: Some(table),
                     environments: before.environments,
                     dynamic,
+                    polled: BTreeMap::new(),
                     generation: before.generation,
                     revoked: before.revoked,
                     noted_bad: Vec::new(),
@@ -145,13 +151,26 @@ impl Desk {
         (valid, awaits)
     }
 
-    /// The tokens to poll with: the fewest that see everything. Also whether there may be more soon.
-    pub(super) fn polled_tokens(&self) -> (Vec<Arc<Token>>, bool) {
-        let (sources, awaits) = self.sources(&self.state.borrow());
-        let all: Vec<&Token> = sources.iter().map(|token| &**token).collect();
-        let fewest = minimal(&all);
-        let is_needed = |token: &&Arc<Token>| fewest.iter().any(|one| std::ptr::eq(*one, &***token));
-        (sources.iter().filter(is_needed).cloned().collect(), awaits)
+    /// The tokens to poll with: the fewest that see everything. They are compared with each other.
+    pub(super) fn polled_tokens(&self) -> Vec<Arc<Token>> {
+        fewest(self.sources(&self.state.borrow()).0)
+    }
+
+    /// The same of one environment. Also whether there may be more soon.
+    pub(super) fn polled_tokens_of(&self, environment: &str) -> (Vec<Arc<Token>>, bool) {
+        let (mut sources, awaits) = self.sources(&self.state.borrow());
+        sources.retain(|token| token.environment() == Some(environment));
+        (fewest(sources), awaits)
+    }
+
+    /// Notes the tokens that are polled from now on.
+    pub(super) fn note_polled(&self, tokens: &[Arc<Token>]) {
+        let mut polled: BTreeMap<Box<str>, BTreeSet<Projects>> = BTreeMap::new();
+        for token in tokens {
+            let environment = token.environment().unwrap_or_default();
+            polled.entry(environment.into()).or_default().insert(token.projects().clone());
+        }
+        self.state.borrow_mut().polled = polled;
     }
 
     /// Takes the consequences of a verdict on tokens.
@@ -209,4 +228,12 @@ impl Desk {
             state.tokens().restore(token);
         }
     }
+}
+
+/// The fewest of the tokens that see everything.
+fn fewest(tokens: Vec<Arc<Token>>) -> Vec<Arc<Token>> {
+    let all: Vec<&Token> = tokens.iter().map(|token| &**token).collect();
+    let fewest = minimal(&all);
+    let is_needed = |token: &&Arc<Token>| fewest.iter().any(|one| std::ptr::eq(*one, &***token));
+    tokens.iter().filter(is_needed).cloned().collect()
 }

@@ -195,7 +195,7 @@ async fn read_and_take(desk: &Rc<Desk>, store: BackupStore) -> Attempt {
     match read.map_err(|error| error.to_string()).and_then(|read| read) {
         // The server may have responded meanwhile.
         Ok(restored) if is_of_use(desk) => take(desk, restored).await,
-        Ok(_) => {}
+        Ok(_) => tracing::info!("the backup of flags came late; the flags of the server stay"),
         Err(error) => tracing::error!(%error, "the backup of flags cannot be used; the start is from the server"),
     }
     Attempt::Over
@@ -235,16 +235,51 @@ async fn restore_one(desk: &Desk, environment: &str, document: FeaturesDocument,
 async fn take(desk: &Rc<Desk>, restored: Restored) {
     // Without a time in the copies the age counts from now.
     let shown = restored.shown.unwrap_or_else(unix_time);
+    // Before the first flags, and before any wait: a verdict or a poll that comes meanwhile keeps the flags that these tokens see.
+    desk.restore_tokens(restored.tokens);
     for (environment, document) in restored.environments {
         // The server may have responded while those before were read.
         if !desk.has_flags(&environment) {
             restore_one(desk, &environment, document, shown).await;
         }
     }
-    desk.restore_tokens(restored.tokens);
     tracing::warn!("flags are those of the backup until the server responds");
     desk.publish();
     // Tokens may be good that were not known, and are to be validated.
     desk.has_other_sources.notify();
     desk.edge.signal.notify();
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_flags_session::token_table::Changes;
+
+    use super::*;
+    use crate::{
+        flight::on_worker,
+        keeper::tests::{desk, document, interrupted, token},
+    };
+
+    #[test]
+    fn a_verdict_between_two_environments_of_a_copy_keeps_the_flags_of_its_tokens() {
+        on_worker(|| async {
+            let known = token("*:development.s");
+            let desk = desk(std::slice::from_ref(&known));
+            let names = ["production", "development"];
+            let restored = Restored {
+                environments: names.map(|name| (name.to_owned(), document(&["a"]))).into(),
+                // A client has sent it to the process before.
+                tokens: vec![known, token("*:production.d")],
+                shown: None,
+            };
+            let mut verdicts = 0;
+            interrupted(take(&desk, restored), || {
+                desk.on_changes(&Changes::default());
+                verdicts += 1;
+            })
+            .await;
+            assert!(verdicts >= names.len(), "one at least for each environment");
+            assert!(names.iter().all(|name| desk.has_flags(name)));
+        });
+    }
 }
