@@ -77,6 +77,19 @@ struct WireEvent<'a> {
 const INCOMPLETE: DocumentError = DocumentError { place: (1, 1), is_json: true };
 
 impl DeltaEvent {
+    /// Bytes of the texts that the event brings, without its frame.
+    pub fn text_bytes(&self) -> usize {
+        let features = |texts: &[FeatureText]| texts.iter().map(|text| text.json.len()).sum::<usize>();
+        let segments = |texts: &[SegmentText]| texts.iter().map(|text| text.json.len()).sum::<usize>();
+        match &self.change {
+            DeltaChange::FeatureUpdated(text) => text.json.len(),
+            DeltaChange::FeatureRemoved { name, project } => name.len() + project.len(),
+            DeltaChange::SegmentUpdated(text) => text.json.len(),
+            DeltaChange::SegmentRemoved(_) | DeltaChange::Unknown => 0,
+            DeltaChange::Hydration { features: flags, segments: parts } => features(flags) + segments(parts),
+        }
+    }
+
     /// Reads the document `{"events":[…]}`.
     ///
     /// # Errors

@@ -32,6 +32,9 @@ impl StreamEvent {
     /// The part of an event behind its document.
     pub const END: &'static str = "\n\n";
 
+    /// The document without changes.
+    pub const NO_NEWS: &'static str = "{\"events\":[]}";
+
     /// The name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,6 +53,14 @@ impl Snapshot {
     /// Whether a client with a revision gets the whole state.
     pub fn lacks_everything(&self, client: Option<u64>) -> bool {
         matches!(self.history.lacking(client), Lacking::Everything)
+    }
+
+    /// Bytes of the changes that a client with a revision lacks. Zero if that is the whole state.
+    pub fn change_bytes(&self, client: Option<u64>) -> usize {
+        match self.history.lacking(client) {
+            Lacking::Events(events) => events.map(DeltaEvent::text_bytes).sum(),
+            Lacking::Nothing | Lacking::Everything => 0,
+        }
     }
 
     /// Appends `{"events":[…]}` for a client with a revision, and says whether there is something new: without it the response is a 304. A
@@ -89,7 +100,7 @@ impl Snapshot {
         out.extend_from_slice(self.stream_head(event).as_bytes());
         if !self.delta(follower, client, out) {
             match event {
-                StreamEvent::Connected => out.extend_from_slice(b"{\"events\":[]}"),
+                StreamEvent::Connected => out.extend_from_slice(StreamEvent::NO_NEWS.as_bytes()),
                 StreamEvent::Updated => return out.truncate(begun),
             }
         }

@@ -92,7 +92,8 @@ impl Environment {
         self.snapshot.upstream_revision().unwrap_or(self.snapshot.revision())
     }
 
-    /// The document of a part. `None`: the thread that made it has panicked.
+    /// The document of a part. `None`: there is no room to make it, or the thread that made it
+    /// has panicked.
     pub(crate) async fn own_document(self: &Arc<Self>, view: &Arc<ScopeView>) -> Option<Arc<Document>> {
         let find = || view.document.get().cloned();
         if let Some(made) = find() {
@@ -105,7 +106,8 @@ impl Environment {
         view.documents.join((), find, move || environment.document(&own)).await
     }
 
-    /// The document of flags of these projects whose names begin so. `None`: the thread that made it has panicked.
+    /// The document of flags of these projects whose names begin so. `None`: there is no room to make it, or the thread that made it
+    /// has panicked.
     pub(crate) async fn selected_document(
         self: &Arc<Self>,
         projects: &Projects,
@@ -176,34 +178,47 @@ impl Environment {
         self.snapshot.text_bytes() <= WRITE_AT_ONCE_MAX
     }
 
-    /// The changes for a client of `/delta`. `Some(None)`: it lacks none; `None`: the thread that made the whole state has panicked.
+    /// The changes for a client of `/delta`. `Some(None)`: it lacks none; `None`: there is no room to make them, or the thread that made them has
+    /// panicked.
     pub(crate) async fn delta(
         self: &Arc<Self>,
         view: &Arc<ScopeView>,
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Option<Bytes>> {
-        if self.snapshot.lacks_everything(client) {
-            let event = self.first_whole(view, prefix).await?;
+        if self.snapshot.lacks_everything(client) || self.has_large_changes(client) {
+            let event = self.first_event(view, prefix, client).await?;
             let head = self.snapshot.stream_head(StreamEvent::Connected).len();
-            return Some(Some(event.slice(head..event.len() - StreamEvent::END.len())));
+            let body = event.slice(head..event.len() - StreamEvent::END.len());
+            return Some(Some(body).filter(|body| **body != *StreamEvent::NO_NEWS.as_bytes()));
         }
-        // The history has so few events that a worker writes them.
         let mut body = Vec::new();
         Some(self.snapshot.delta(&follower(view, prefix), client, &mut body).then(|| Bytes::from(body)))
     }
 
-    /// The first event of a stream whose client has a revision. `None`: the thread that made it has panicked.
+    /// The first event of a stream whose client has a revision. `None`: there is no room to make it, or the thread that made it
+    /// has panicked.
     pub(crate) async fn first_event(
         self: &Arc<Self>,
         view: &Arc<ScopeView>,
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Bytes> {
-        match self.snapshot.lacks_everything(client) {
-            true => self.first_whole(view, prefix).await,
-            false => Some(self.event(view, prefix, StreamEvent::Connected, client)),
+        if self.snapshot.lacks_everything(client) {
+            return self.first_whole(view, prefix).await;
         }
+        if !self.has_large_changes(client) {
+            return Some(self.event(view, prefix, StreamEvent::Connected, client));
+        }
+        let (environment, own, beginning) = (self.clone(), view.clone(), Box::<str>::from(prefix));
+        let key = (beginning.clone(), client);
+        let make = move || environment.event(&own, &beginning, StreamEvent::Connected, client);
+        view.changes.join(key, || None, make).await
+    }
+
+    /// Whether the changes that a client lacks are more than a worker writes itself.
+    fn has_large_changes(&self, client: Option<u64>) -> bool {
+        !self.is_small() && self.snapshot.change_bytes(client) > WRITE_AT_ONCE_MAX
     }
 
     /// The first event of a stream that has the whole state of a part, or the flags in it whose names begin so.

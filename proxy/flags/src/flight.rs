@@ -4,13 +4,18 @@ use std::{
     collections::HashMap,
     hash::Hash,
     mem,
-    sync::{Arc, Mutex},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
 use slab::Slab;
+use weir_engine::wake_elsewhere;
 
-use crate::environment::lock;
+use crate::{environment::lock, limits::FLIGHTS_MAX};
 
 /// The works under way, by the keys of their results.
 #[derive(Debug)]
@@ -18,7 +23,11 @@ pub(crate) struct Flights<K, V>(Arc<Mutex<HashMap<K, Arc<Flight<V>>>>>);
 
 /// One work.
 #[derive(Debug)]
-struct Flight<V>(Mutex<Stage<V>>);
+struct Flight<V> {
+    stage: Mutex<Stage<V>>,
+    /// Requests that want the result. Without one the work is left out. It grows only under the lock of the works.
+    aboard: AtomicUsize,
+}
 
 #[derive(Debug)]
 enum Stage<V> {
@@ -42,42 +51,48 @@ impl<K, V> Clone for Flights<K, V> {
 
 impl<K, V> Flights<K, V>
 where
-    K: Clone + Eq + Hash + 'static,
+    K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + 'static,
 {
     /// The result of a key: the one that `find` finds, that of the work under way, or that of `make` on another thread. If `make` leaves its result
-    /// where `find` looks, it runs once. A request that leaves does not stop it. `None`: it has panicked.
+    /// where `find` looks, it runs once. A work whose requests have all left before it begins is left out. `None`: `make` has panicked, or
+    /// [`FLIGHTS_MAX`] other works are under way.
     pub(crate) async fn join(
         &self,
         key: K,
         find: impl FnOnce() -> Option<V>,
         make: impl FnOnce() -> V + Send + 'static,
     ) -> Option<V> {
-        let flight = match self.board(key, find) {
+        let mut waiter = match self.board(key, find) {
             Boarded::Found(result) => return Some(result),
-            Boarded::UnderWay(flight) => flight,
-            Boarded::Begun(mut landing) => {
-                let flight = landing.flight.clone();
-                weir_engine::spawn(async move { landing.bring(weir_engine::run_blocking(make).await.ok()) }).detach();
-                flight
+            Boarded::Full => return None,
+            Boarded::UnderWay(waiter) => waiter,
+            Boarded::Begun(waiter, landing) => {
+                let work = move || landing.land(make);
+                // Not the request's own: others wait for the result, too.
+                weir_engine::spawn(async move { drop(weir_engine::run_blocking(work).await) }).detach();
+                waiter
             }
         };
-        let mut waiter = Waiter { flight: &flight, place: None };
         std::future::poll_fn(|context| waiter.poll(context)).await
     }
 
     fn board(&self, key: K, find: impl FnOnce() -> Option<V>) -> Boarded<K, V> {
         let mut under_way = lock(&self.0);
         if let Some(flight) = under_way.get(&key) {
-            return Boarded::UnderWay(flight.clone());
+            return Boarded::UnderWay(Waiter::new(flight.clone()));
         }
         // Under the lock: a work that has ended since the caller looked has left its result.
         if let Some(found) = find() {
             return Boarded::Found(found);
         }
-        let flight = Arc::new(Flight(Mutex::new(Stage::UnderWay(Slab::new()))));
+        if under_way.len() >= FLIGHTS_MAX {
+            return Boarded::Full;
+        }
+        let flight = Arc::new(Flight { stage: Mutex::new(Stage::UnderWay(Slab::new())), aboard: AtomicUsize::new(0) });
         under_way.insert(key.clone(), flight.clone());
-        Boarded::Begun(Landing { flights: self.clone(), key, flight, result: None })
+        let landing = Landing { flights: self.clone(), key, flight: flight.clone(), result: None, is_left_out: false };
+        Boarded::Begun(Waiter::new(flight), landing)
     }
 }
 
@@ -85,44 +100,72 @@ where
 enum Boarded<K: Eq + Hash, V> {
     /// It is over, and this is its result.
     Found(V),
-    UnderWay(Arc<Flight<V>>),
+    /// It cannot begin yet.
+    Full,
+    UnderWay(Waiter<V>),
     /// The request is the first, and has the work done.
-    Begun(Landing<K, V>),
+    Begun(Waiter<V>, Landing<K, V>),
 }
 
-/// The end of a work, also if its task ends without a result.
+/// The end of a work, also if it never runs.
 struct Landing<K: Eq + Hash, V> {
     flights: Flights<K, V>,
     key: K,
     flight: Arc<Flight<V>>,
     result: Option<V>,
+    is_left_out: bool,
 }
 
 impl<K: Eq + Hash, V> Landing<K, V> {
-    fn bring(&mut self, result: Option<V>) {
-        self.result = result;
+    /// Does the work on this thread, which is a helper: it may wait for a worker to take so many wakes, and a worker may not.
+    fn land(mut self, make: impl FnOnce() -> V) {
+        self.is_left_out = self.leave_out();
+        if !self.is_left_out {
+            self.result = catch_unwind(AssertUnwindSafe(make)).ok();
+        }
+    }
+
+    /// Whether nothing wants the result any more. The next request of the key then begins another work.
+    fn leave_out(&self) -> bool {
+        let mut under_way = lock(&self.flights.0);
+        let is_wanted = self.flight.aboard.load(Ordering::Relaxed) > 0;
+        if !is_wanted {
+            under_way.remove(&self.key);
+        }
+        !is_wanted
     }
 }
 
 impl<K: Eq + Hash, V> Drop for Landing<K, V> {
     fn drop(&mut self) {
+        if self.is_left_out {
+            return;
+        }
         lock(&self.flights.0).remove(&self.key);
-        let before = mem::replace(&mut *lock(&self.flight.0), Stage::Over(self.result.take()));
+        let before = mem::replace(&mut *lock(&self.flight.stage), Stage::Over(self.result.take()));
         if let Stage::UnderWay(waiting) = before {
-            waiting.into_iter().for_each(|(_, waker)| waker.wake());
+            waiting.into_iter().for_each(|(_, waker)| wake_elsewhere(waker));
         }
     }
 }
 
 /// A request that waits for a work.
-struct Waiter<'a, V> {
-    flight: &'a Flight<V>,
+struct Waiter<V> {
+    flight: Arc<Flight<V>>,
     place: Option<usize>,
 }
 
-impl<V: Clone> Waiter<'_, V> {
+impl<V> Waiter<V> {
+    /// To be called under the lock of the works.
+    fn new(flight: Arc<Flight<V>>) -> Self {
+        flight.aboard.fetch_add(1, Ordering::Relaxed);
+        Self { flight, place: None }
+    }
+}
+
+impl<V: Clone> Waiter<V> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<Option<V>> {
-        match &mut *lock(&self.flight.0) {
+        match &mut *lock(&self.flight.stage) {
             Stage::Over(result) => Poll::Ready(result.clone()),
             Stage::UnderWay(waiting) => {
                 match self.place.and_then(|place| waiting.get_mut(place)) {
@@ -135,9 +178,10 @@ impl<V: Clone> Waiter<'_, V> {
     }
 }
 
-impl<V> Drop for Waiter<'_, V> {
+impl<V> Drop for Waiter<V> {
     fn drop(&mut self) {
-        if let (Some(place), Stage::UnderWay(waiting)) = (self.place, &mut *lock(&self.flight.0)) {
+        self.flight.aboard.fetch_sub(1, Ordering::Relaxed);
+        if let (Some(place), Stage::UnderWay(waiting)) = (self.place, &mut *lock(&self.flight.stage)) {
             waiting.try_remove(place);
         }
     }
@@ -201,6 +245,41 @@ mod tests {
             let other = flights.join(1, || None, || unreachable!("it is under way"));
             assert_eq!(join(lost, other).await, (None, None));
             assert_eq!(flights.join(1, || None, || 4).await, Some(4), "the next one begins again");
+        });
+    }
+
+    #[test]
+    fn works_are_bounded_and_those_without_a_request_are_left_out() {
+        on_worker(|| async {
+            let (flights, made) = (Flights::<usize, ()>::default(), Arc::new(AtomicU32::new(0)));
+            // More than there are helper threads: the others queue behind them.
+            let (go, gate) = mpsc::channel::<()>();
+            let gate = Arc::new(Mutex::new(gate));
+            let begin = |key| {
+                let (gate, made) = (gate.clone(), made.clone());
+                let work = move || {
+                    lock(&gate).recv().expect("it may go on");
+                    made.fetch_add(1, Ordering::Relaxed);
+                };
+                let mut request = Box::pin(flights.join(key, || None, work));
+                assert!(request.as_mut().now_or_never().is_none());
+                request
+            };
+            let requests: Vec<_> = (0..FLIGHTS_MAX).map(begin).collect();
+            assert_eq!(flights.join(FLIGHTS_MAX, || None, || ()).await, None, "no room for one more");
+            assert_eq!(flights.join(FLIGHTS_MAX, || Some(()), || ()).await, Some(()), "a result needs none");
+            // Let those that have a thread begin.
+            let until = std::time::Instant::now() + std::time::Duration::from_millis(200);
+            while std::time::Instant::now() < until {
+                weir_engine::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            drop(requests);
+            (0..FLIGHTS_MAX).for_each(|_| go.send(()).expect("the works have the other end"));
+            while !lock(&flights.0).is_empty() {
+                weir_engine::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            let made = made.load(Ordering::Relaxed);
+            assert!((1..8).contains(&made), "{made} works had begun before their requests left");
         });
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct ScopeView {
     pub(super) documents: Flights<(), Arc<Document>>,
     /// First events with the whole state on their way, by the beginnings of names.
     pub(super) wholes: Flights<Box<str>, Bytes>,
+    /// First events with large changes on their way, by the beginnings of names and the revisions of clients.
+    pub(super) changes: Flights<(Box<str>, Option<u64>), Bytes>,
     /// The time of the last request, in milliseconds.
     used: AtomicU64,
     /// Open streams, which move on from one state of the environment to the next.
@@ -57,6 +59,7 @@ impl ScopeView {
             update: ArcSwapOption::empty(),
             documents: Flights::default(),
             wholes: Flights::default(),
+            changes: Flights::default(),
             used: AtomicU64::new(used),
             streams: Arc::default(),
         }

@@ -33,11 +33,11 @@ fn snapshot(flags: usize, description_bytes: usize) -> Snapshot {
     Snapshot::new(&state, History::new(state.revision()), None)
 }
 
-/// The state behind the one of `snapshot(1, COMPRESS_MIN)`, with its history.
-fn later_snapshot() -> Snapshot {
+/// The state behind the one of `snapshot(1, bytes)`, with its history.
+fn later_snapshot(bytes: usize) -> Snapshot {
     let mut state = FlagState::new(1);
     let mut history = History::default();
-    for text in ["d".repeat(COMPRESS_MIN), "e".repeat(COMPRESS_MIN)] {
+    for text in ["d".repeat(bytes), "e".repeat(bytes)] {
         let text = format!(r#"{{"features":[{{"name":"a0","project":"p0","description":"{text}"}}]}}"#);
         let document = FeaturesDocument::read(text.as_bytes()).expect("a document");
         let events = state.apply_document(&Projects::All, document).expect("taken");
@@ -138,7 +138,7 @@ fn codings_and_events_count_for_the_bound_of_parts() {
     assert!(first.next_event(&view, "", None).is_some());
     check(&first, &view, "a later event");
     let _stream = view.follow();
-    let next = Environment::new("e", later_snapshot(), Some(&first), Time::now());
+    let next = Environment::new("e", later_snapshot(COMPRESS_MIN), Some(&first), Time::now());
     let view = next.scope(&Projects::All);
     assert!(view.update.load().is_some());
     let made = next.document(&view).bytes() + view.update.load().as_ref().map_or(0, |update| update.1.len());
@@ -248,6 +248,25 @@ fn f1_deltas_and_first_events_of_many_flags_leave_the_worker_to_make_the_whole_s
         assert!(begun.iter().flatten().all(|event| event.len() < whole.len()) && begun.iter().all(Option::is_some));
         let places: Vec<_> = begun.iter().flatten().map(|event| event.as_ptr()).collect();
         assert!(places.iter().all(|place| *place == places[0]), "one copy for all who wait at once");
+    });
+}
+
+#[test]
+fn large_changes_are_written_on_another_thread() {
+    on_worker(|| async {
+        let snapshot = later_snapshot(WRITE_AT_ONCE_MAX + 1);
+        let environment = Arc::new(Environment::new("e", snapshot, None, Time::now()));
+        let (view, client) = (environment.scope(&Projects::All), Some(environment.snapshot.revision() - 1));
+        let mut written = Vec::new();
+        assert!(environment.snapshot.delta(&follower(&view, ""), client, &mut written));
+        let mut changes = Box::pin(environment.delta(&view, "", client));
+        assert!(changes.as_mut().now_or_never().is_none());
+        assert_eq!(changes.await, Some(Some(Bytes::from(written))));
+        assert_eq!(environment.delta(&view, "other", client).await, Some(None), "no flag that it sees has changed");
+        let small = Environment::new("e", later_snapshot(1), None, Time::now());
+        let view = small.scope(&Projects::All);
+        let client = Some(small.snapshot.revision() - 1);
+        assert!(Arc::new(small).delta(&view, "", client).now_or_never().flatten().flatten().is_some());
     });
 }
 

