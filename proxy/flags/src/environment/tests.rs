@@ -222,7 +222,6 @@ fn documents_of_many_flags_are_written_once_on_another_thread_and_few_flags_at_o
         let all = join_all((0..20).map(|_| selected())).await;
         let first = all[0].clone().expect("no panic");
         let is_same = |other: &Option<Arc<Document>>| other.as_ref().is_some_and(|other| Arc::ptr_eq(&first, other));
-        // Without one work for all, some of them would have made their own.
         assert!(all.iter().all(is_same) && is_same(&selected().now_or_never().flatten()));
     });
 }
