@@ -87,6 +87,11 @@ impl Document {
         is_new
     }
 
+    /// Lets the next client that wants a coding be the first again.
+    pub(crate) fn forget_wanted(&self, coding: Coding) {
+        self.wanted.fetch_and(!(1 << place(coding)), Ordering::Relaxed);
+    }
+
     /// Makes the codings that clients have wanted. Takes milliseconds: to be called off the workers.
     pub(crate) fn make_wanted(&self) {
         let wanted = self.wanted.load(Ordering::Relaxed);

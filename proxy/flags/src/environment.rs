@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use weir_base::{Time, time::turn};
+use weir_flags_codec::etag::EntityTag;
 use weir_flags_session::{
     Projects, Snapshot,
     client::Query,
@@ -38,6 +39,8 @@ pub(crate) struct Environment {
     selected: Mutex<Recent<Part, Arc<Document>>>,
     /// Those on their way.
     selecting: Flights<Part, Arc<Document>>,
+    /// Codings on their way, by the tags of their documents.
+    codings: Flights<(EntityTag, Coding), ()>,
     /// Results of evaluations in codings.
     pub(crate) results: Results,
 }
@@ -52,6 +55,7 @@ impl Environment {
             scopes: Scopes::default(),
             selected: Mutex::new(Recent::new(SELECTED_MAX, SELECTED_BYTES_MAX)),
             selecting: Flights::default(),
+            codings: Flights::default(),
             results: Results::default(),
         };
         if let Some(before) = before {
@@ -136,14 +140,20 @@ impl Environment {
         if coded.is_new {
             self.scopes.count(view);
         }
-        if coded.is_missing {
-            let (environment, view, document) = (self.clone(), view.clone(), document.clone());
+        if let Some(coding) = coding.filter(|_| coded.is_missing) {
+            let (environment, view, wanted) = (self.clone(), view.clone(), document.clone());
             let make = move || {
-                document.make_wanted();
+                wanted.make_wanted();
                 environment.scopes.count(&view);
             };
-            // Without the codings responses stay as they are.
-            weir_engine::spawn(async move { drop(weir_engine::run_blocking(make).await) }).detach();
+            let (codings, document) = (self.codings.clone(), document.clone());
+            weir_engine::spawn(async move {
+                // Responses stay as they are, and one of the next requests tries again.
+                if codings.join((document.tag, coding), || None, make).await.is_none() {
+                    document.forget_wanted(coding);
+                }
+            })
+            .detach();
         }
         (coded.bytes, coded.coding)
     }
@@ -218,10 +228,10 @@ impl Environment {
 
     /// Whether the changes that a client lacks are more than a worker writes itself.
     fn has_large_changes(&self, client: Option<u64>) -> bool {
-        !self.is_small() && self.snapshot.change_bytes(client) > WRITE_AT_ONCE_MAX
+        self.snapshot.change_bytes(client) > WRITE_AT_ONCE_MAX
     }
 
-    /// The first event of a stream that has the whole state of a part, or the flags in it whose names begin so.
+    /// The first event of a stream that has the whole state of a part, or the flags in it whose names begin so. `None`: as for [`Self::first_event`].
     async fn first_whole(self: &Arc<Self>, view: &Arc<ScopeView>, prefix: &str) -> Option<Bytes> {
         let find = || view.first_whole.get().filter(|_| prefix.is_empty()).cloned();
         if let Some(made) = find() {
@@ -236,7 +246,12 @@ impl Environment {
         }
         let (environment, own, beginning) = (self.clone(), view.clone(), Box::<str>::from(prefix));
         let key = beginning.clone();
-        view.wholes.join(key, find, move || make(&environment, &own, &beginning)).await
+        let make = move || make(&environment, &own, &beginning);
+        match key.is_empty() {
+            // Not among those of the beginnings that clients choose, who could leave no room for it.
+            true => view.whole.join((), find, make).await,
+            false => view.wholes.join(key, find, make).await,
+        }
     }
 
     /// The next event of a stream whose client has a revision. Clients of the same revision share the bytes.

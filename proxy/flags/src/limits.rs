@@ -120,9 +120,10 @@ pub const READ_AT_ONCE_MAX: usize = 64 * 1024;
 /// connected again.
 pub const UPSTREAM_EVENTS_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
 
-/// Works of a kind that wait for a helper thread, or have one. Default 64: clients may begin as many as they find different words for, and each may
-/// hold a result to compress. Past it documents get 503 with `Retry-After`, and results are not compressed.
-pub const FLIGHTS_MAX: usize = 64;
+/// Works of one kind for one state of an environment, or of a part of it, that wait for a helper thread or have one. Default 128, more than there
+/// are revisions in a history: clients may begin as many as they find different words for, and each may hold a result to compress. Past it
+/// documents, deltas and streams get 503 with `Retry-After`, and results are not compressed.
+pub const FLIGHTS_MAX: usize = 128;
 
 /// Bytes of a document up to which a worker compresses it itself. Default 32 KiB: about half a millisecond. Larger ones are compressed on a helper
 /// thread.

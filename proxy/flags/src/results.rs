@@ -45,7 +45,7 @@ impl Default for Results {
 pub(crate) enum Coded {
     /// The body in the coding.
     Compressed(Bytes),
-    /// There was no memory for it, or the thread that compressed has panicked: the body as it was.
+    /// There was no memory or no room for it, or the thread that compressed has panicked: the body as it was.
     Plain(Bytes),
 }
 

@@ -33,7 +33,9 @@ pub(crate) struct ScopeView {
     pub(super) update: ArcSwapOption<(u64, Bytes)>,
     /// The document on its way.
     pub(super) documents: Flights<(), Arc<Document>>,
-    /// First events with the whole state on their way, by the beginnings of names.
+    /// The first event with the whole state on its way.
+    pub(super) whole: Flights<(), Bytes>,
+    /// First events with a part of the state on their way, by the beginnings of names.
     pub(super) wholes: Flights<Box<str>, Bytes>,
     /// First events with large changes on their way, by the beginnings of names and the revisions of clients.
     pub(super) changes: Flights<(Box<str>, Option<u64>), Bytes>,
@@ -58,6 +60,7 @@ impl ScopeView {
             later_whole: OnceLock::new(),
             update: ArcSwapOption::empty(),
             documents: Flights::default(),
+            whole: Flights::default(),
             wholes: Flights::default(),
             changes: Flights::default(),
             used: AtomicU64::new(used),
