@@ -87,9 +87,12 @@ impl Document {
         is_new
     }
 
-    /// Lets the next client that wants a coding be the first again.
-    pub(crate) fn forget_wanted(&self, coding: Coding) {
-        self.wanted.fetch_and(!(1 << place(coding)), Ordering::Relaxed);
+    /// Lets the next client that wants a coding be the first again, if it was not made.
+    pub(crate) fn forget_unless_made(&self, coding: Coding) {
+        let at = place(coding);
+        if self.coded[at].get().is_none() {
+            self.wanted.fetch_and(!(1 << at), Ordering::Relaxed);
+        }
     }
 
     /// Makes the codings that clients have wanted. Takes milliseconds: to be called off the workers.

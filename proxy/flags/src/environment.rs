@@ -148,10 +148,9 @@ impl Environment {
             };
             let (codings, document) = (self.codings.clone(), document.clone());
             weir_engine::spawn(async move {
-                // Responses stay as they are, and one of the next requests tries again.
-                if codings.join((document.tag, coding), || None, make).await.is_none() {
-                    document.forget_wanted(coding);
-                }
+                // Without room responses stay as they are. The work under way may be that of an equal document that has lost its place.
+                let _ = codings.join((document.tag, coding), || None, make).await;
+                document.forget_unless_made(coding);
             })
             .detach();
         }
