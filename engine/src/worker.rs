@@ -118,7 +118,9 @@ impl Worker {
                 }
             };
             let _ = started.send(Ok(()));
-            run(&waiting, &shared, settings.latency_budget, main);
+            let has_ended = run(&waiting, &shared, settings.latency_budget, main);
+            // Tasks outlive each other's panics, and this one is the worker's own: `join` reports it.
+            assert!(has_ended, "the main task of worker {id} panicked");
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(Worker { id, state, thread }),
@@ -135,7 +137,7 @@ impl Worker {
     /// Waits for the thread.
     ///
     /// # Errors
-    /// The worker panicked.
+    /// The worker or its `main` panicked. A panic of another task ends that task alone.
     pub fn join(self) -> io::Result<()> {
         self.thread.join().map_err(|_| io::Error::other(format!("worker {} panicked", self.id)))
     }
@@ -169,13 +171,14 @@ pub async fn yield_now() {
     .await;
 }
 
-/// The loop. One turn: read the clock once, run what is ready, then wait for the sockets and the driver.
-fn run<F, M>(waiting: &Waiting, state: &WorkerState, latency_budget: Duration, main: F)
+/// The loop. One turn: read the clock once, run what is ready, then wait for the sockets and the driver. Returns whether `main` came to its end:
+/// otherwise it has panicked.
+fn run<F, M>(waiting: &Waiting, state: &WorkerState, latency_budget: Duration, main: F) -> bool
 where
     F: FnOnce() -> M,
     M: Future<Output = ()> + 'static,
 {
-    let is_done = Rc::new(Cell::new(false));
+    let (is_done, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
     let mut cpu_sampled = turn::refresh();
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
@@ -186,11 +189,12 @@ where
     waiting.runtime.enter(|| {
         // Dropped before the runtime is left, which its tasks may use.
         let tasks = Tasks::start(waiting.wakes.clone());
-        let done = is_done.clone();
+        let (done, ended) = (is_done.clone(), has_ended.clone());
         let main = main();
         let handle = spawn(async move {
             let _set = SetOnDrop(done);
             main.await;
+            ended.set(true);
         });
         loop {
             let now = turn::refresh();
@@ -217,6 +221,7 @@ where
         }
         drop(handle);
     });
+    has_ended.get()
 }
 
 /// Runs what is ready, and what that makes ready, and sends what it appended. Returns whether there is still more.
