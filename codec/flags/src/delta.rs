@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::features::DEFAULT_PROJECT;
+use crate::features::{DEFAULT_PROJECT, text_bytes};
 use crate::{DocumentError, FeatureText, SegmentText};
 
 /// One change, with the revision that it leads to.
@@ -79,14 +79,12 @@ const INCOMPLETE: DocumentError = DocumentError { place: (1, 1), is_json: true }
 impl DeltaEvent {
     /// Bytes of the texts that the event brings, without its frame.
     pub fn text_bytes(&self) -> usize {
-        let features = |texts: &[FeatureText]| texts.iter().map(|text| text.json.len()).sum::<usize>();
-        let segments = |texts: &[SegmentText]| texts.iter().map(|text| text.json.len()).sum::<usize>();
         match &self.change {
             DeltaChange::FeatureUpdated(text) => text.json.len(),
             DeltaChange::FeatureRemoved { name, project } => name.len() + project.len(),
             DeltaChange::SegmentUpdated(text) => text.json.len(),
             DeltaChange::SegmentRemoved(_) | DeltaChange::Unknown => 0,
-            DeltaChange::Hydration { features: flags, segments: parts } => features(flags) + segments(parts),
+            DeltaChange::Hydration { features, segments } => text_bytes(features, segments),
         }
     }
 

@@ -28,6 +28,12 @@ pub struct SegmentText {
     pub json: Arc<str>,
 }
 
+/// Bytes of the texts of flags and segments.
+pub fn text_bytes(features: &[FeatureText], segments: &[SegmentText]) -> usize {
+    let features = features.iter().map(|feature| feature.json.len());
+    features.chain(segments.iter().map(|segment| segment.json.len())).sum()
+}
+
 /// The flags and segments that a token may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeaturesDocument {

@@ -41,6 +41,6 @@ pub use context::{Context, ContextError, ContextField, UnknownFields};
 pub use definition::{FeatureDefinition, SegmentDefinition};
 pub use delta::{DeltaChange, DeltaEvent};
 pub use error::DocumentError;
-pub use features::{FeatureText, FeaturesDocument, SegmentText};
+pub use features::{FeatureText, FeaturesDocument, SegmentText, text_bytes};
 pub use scalar::{OwnedScalar, Scalar};
 pub use timestamp::Timestamp;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_flags_codec::{FeatureText, SegmentText};
+use weir_flags_codec::{FeatureText, SegmentText, text_bytes};
 
 use crate::compile::{Compiler, Flag, Warning};
 use crate::frontend::Texts;
@@ -47,8 +47,7 @@ impl Snapshot {
         let text = "the texts of its variants are too large";
         warnings.extend(too_large.into_iter().map(|flag| Warning { flag, text }));
         let (project_names, projects) = numbered(&features);
-        let texts_of_segments = segments.iter().map(|segment| segment.json.len());
-        let text_bytes = features.iter().map(|feature| feature.json.len()).chain(texts_of_segments).sum();
+        let text_bytes = text_bytes(&features, &segments);
         Self {
             version: state.version(),
             meta: state.meta().cloned(),

@@ -150,10 +150,8 @@ mod redis {
         let waiting = gateway(&origin.address, &more);
         waiting.wait_log("the backup of flags cannot be used");
         assert_eq!(get(&waiting.address, FEATURES, BACKEND).status, 503);
-        // Both keys at once, so that no attempt comes between them.
         server.restart();
-        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
-        server.connect().expect(&copies, b"+OK\r\n");
+        fill(&server);
         until("the flags of the backup", Duration::from_secs(40), || {
             (get(&waiting.address, FEATURES, SAVED).status == 200).then_some(())
         });
@@ -170,6 +168,12 @@ mod redis {
         gateway.finish();
     }
 
+    /// Writes the copies of Unleash Edge. Both keys at once, so that no attempt comes between them.
+    fn fill(server: &Server) {
+        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
+        server.connect().expect(&copies, b"+OK\r\n");
+    }
+
     /// A pause that a start does not wait for, and a request to the store does.
     const PAUSE: Duration = Duration::from_secs(5);
 
@@ -177,8 +181,7 @@ mod redis {
     fn copies_that_come_late_are_served_while_the_server_is_down() {
         let (server, mut origin) = (Server::start(Kind::Redis), FlagOrigin::start());
         origin.kill();
-        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
-        server.connect().expect(&copies, b"+OK\r\n");
+        fill(&server);
         let frozen = server.freeze();
         let gateway = gateway(&origin.address, &table(&server.address, ""));
         std::thread::sleep(PAUSE);
@@ -192,8 +195,7 @@ mod redis {
     #[test]
     fn copies_that_come_late_replace_no_flags_of_the_server() {
         let (server, origin) = (Server::start(Kind::Redis), FlagOrigin::start());
-        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
-        server.connect().expect(&copies, b"+OK\r\n");
+        fill(&server);
         let frozen = server.freeze();
         let gateway = gateway(&origin.address, &table(&server.address, ""));
         until_true("flags of the server", || names(&gateway).len() == 5);
@@ -235,8 +237,7 @@ mod redis {
     fn documents_of_unleash_edge_in_redis_are_served() {
         let (server, mut origin) = (Server::start(Kind::Redis), FlagOrigin::start());
         origin.kill();
-        let copies = ["MSET", "unleash-features", EDGE_FEATURES, "unleash-tokens", EDGE_TOKENS];
-        server.connect().expect(&copies, b"+OK\r\n");
+        fill(&server);
         let gateway = gateway(&origin.address, &table(&server.address, ""));
         until_true("the flags of Unleash Edge", || get(&gateway.address, FEATURES, SAVED).status == 200);
         assert_eq!(get(&gateway.address, FEATURES, SAVED).names(), ["of-edge"]);

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use weir_engine::run_blocking;
-use weir_flags_codec::{DeltaChange, DeltaEvent, FeatureText, FeaturesDocument, SegmentText};
+use weir_flags_codec::{DeltaEvent, FeaturesDocument, text_bytes};
 use weir_flags_session::{FlagState, History, Projects, Refused, first_own_revision};
 
 use super::Desk;
@@ -43,7 +43,7 @@ impl Desk {
         scope: &Projects,
         document: FeaturesDocument,
     ) -> io::Result<Result<bool, Refused>> {
-        if bytes(&document.features, &document.segments) <= READ_AT_ONCE_MAX {
+        if text_bytes(&document.features, &document.segments) <= READ_AT_ONCE_MAX {
             return Ok(self.change(environment, |flags| flags.apply_document(scope, document)));
         }
         let scope = scope.clone();
@@ -76,7 +76,7 @@ impl Desk {
         scope: &Projects,
         events: Vec<DeltaEvent>,
     ) -> io::Result<Result<bool, Refused>> {
-        if events.iter().map(bytes_of_event).sum::<usize>() <= READ_AT_ONCE_MAX {
+        if events.iter().map(DeltaEvent::text_bytes).sum::<usize>() <= READ_AT_ONCE_MAX {
             return Ok(self.take_few_events(environment, scope, events));
         }
         let (scope, is_only_source) = (scope.clone(), self.has_one_source(environment));
@@ -205,19 +205,5 @@ impl Desk {
     /// Whether an environment has flags.
     pub(super) fn has_flags(&self, environment: &str) -> bool {
         self.state.borrow().environments.contains_key(environment)
-    }
-}
-
-fn bytes(features: &[FeatureText], segments: &[SegmentText]) -> usize {
-    let features = features.iter().map(|feature| feature.json.len());
-    features.chain(segments.iter().map(|segment| segment.json.len())).sum()
-}
-
-fn bytes_of_event(event: &DeltaEvent) -> usize {
-    match &event.change {
-        DeltaChange::Hydration { features, segments } => bytes(features, segments),
-        DeltaChange::FeatureUpdated(feature) => feature.json.len(),
-        DeltaChange::SegmentUpdated(segment) => segment.json.len(),
-        DeltaChange::FeatureRemoved { .. } | DeltaChange::SegmentRemoved(_) | DeltaChange::Unknown => 0,
     }
 }
