@@ -20,7 +20,7 @@ pub struct Follower<'a> {
 }
 
 /// The name of an event of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamEvent {
     /// The first one: the whole state, or what has changed since `Last-Event-ID`.
     Connected,

@@ -72,8 +72,8 @@ pub(crate) async fn features(
     let prefix = selection.prefix.as_deref().unwrap_or_default();
     let document = match selection.restricted(&scope.projects) {
         None if prefix.is_empty() => environment.own_document(&scope).await,
-        None => environment.selected_document(&scope.projects, prefix).await,
-        Some(restricted) => environment.selected_document(&restricted, prefix).await,
+        None => environment.selected_document(&scope, &scope.projects, prefix).await,
+        Some(restricted) => environment.selected_document(&scope, &restricted, prefix).await,
     };
     let document = document.ok_or(Denial::NotYet)?;
     if reply::has(&request.head.fields, document.tag) {

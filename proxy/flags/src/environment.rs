@@ -20,7 +20,7 @@ use self::scopes::Scopes;
 pub(crate) use self::scopes::{Following, ScopeView};
 use crate::{
     document::Document,
-    flight::Flights,
+    flight::{Flights, NotMade},
     limits::{SELECTED_BYTES_MAX, SELECTED_MAX, WRITE_AT_ONCE_MAX},
     recent::Recent,
     results::Results,
@@ -37,8 +37,6 @@ pub(crate) struct Environment {
     scopes: Scopes,
     /// Documents that queries select. The next snapshot does not have them: clients may select any.
     selected: Mutex<Recent<Part, Arc<Document>>>,
-    /// Those on their way.
-    selecting: Flights<Part, Arc<Document>>,
     /// Codings on their way, by the tags of their documents.
     codings: Flights<(EntityTag, Coding), ()>,
     /// Results of evaluations in codings.
@@ -54,7 +52,6 @@ impl Environment {
             snapshot,
             scopes: Scopes::default(),
             selected: Mutex::new(Recent::new(SELECTED_MAX, SELECTED_BYTES_MAX)),
-            selecting: Flights::default(),
             codings: Flights::default(),
             results: Results::default(),
         };
@@ -74,7 +71,7 @@ impl Environment {
         }
         if old.has_streams() {
             // All streams that wait are at the revision before, and get this event at once.
-            self.next_event(&view, "", Some(before.snapshot.revision()));
+            self.make_event(&view, "", StreamEvent::Updated, Some(before.snapshot.revision()));
         }
     }
 
@@ -107,13 +104,14 @@ impl Environment {
             return Some(self.document(view));
         }
         let (environment, own) = (self.clone(), view.clone());
-        view.documents.join((), find, move || environment.document(&own)).await
+        view.documents.join((), find, move || environment.document(&own)).await.ok()
     }
 
-    /// The document of flags of these projects whose names begin so. `None`: there is no room to make it, or the thread that made it
-    /// has panicked.
+    /// The document of the flags whose names begin so, in these projects. The part has all of these projects. `None`: there is no room to make it,
+    /// or the thread that made it has panicked.
     pub(crate) async fn selected_document(
         self: &Arc<Self>,
+        view: &ScopeView,
         projects: &Projects,
         prefix: &str,
     ) -> Option<Arc<Document>> {
@@ -126,7 +124,7 @@ impl Environment {
             return Some(self.select(part));
         }
         let (environment, wanted) = (self.clone(), part.clone());
-        self.selecting.join(part, find, move || environment.select(wanted)).await
+        view.selecting.join(part, find, move || environment.select(wanted)).await.ok()
     }
 
     /// A document in a coding if it is there, else as it is, with its coding. Codings that take longer are made on another thread.
@@ -195,7 +193,7 @@ impl Environment {
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Option<Bytes>> {
-        if self.snapshot.lacks_everything(client) || self.has_large_changes(client) {
+        if self.snapshot.lacks_everything(client) || self.is_long(client) {
             let event = self.first_event(view, prefix, client).await?;
             let head = self.snapshot.stream_head(StreamEvent::Connected).len();
             let body = event.slice(head..event.len() - StreamEvent::END.len());
@@ -205,93 +203,90 @@ impl Environment {
         Some(self.snapshot.delta(&follower(view, prefix), client, &mut body).then(|| Bytes::from(body)))
     }
 
-    /// The first event of a stream whose client has a revision. `None`: there is no room to make it, or the thread that made it
-    /// has panicked.
+    /// The first event of a stream whose client has a revision. `None`: there is no room to make it, or the thread that made it has panicked.
     pub(crate) async fn first_event(
         self: &Arc<Self>,
         view: &Arc<ScopeView>,
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Bytes> {
-        if self.snapshot.lacks_everything(client) {
-            return self.first_whole(view, prefix).await;
+        match self.event_at_once(view, prefix, StreamEvent::Connected, client) {
+            Some(event) => Some(event),
+            None => self.event_elsewhere(view, prefix, StreamEvent::Connected, client).await.ok(),
         }
-        if !self.has_large_changes(client) {
-            return Some(self.event(view, prefix, StreamEvent::Connected, client));
-        }
+    }
+
+    /// An event of a stream whose client has a revision, if it is there or a worker writes it itself. Empty: nothing is new for the client. `None`:
+    /// it takes longer.
+    pub(crate) fn event_at_once(
+        &self,
+        view: &ScopeView,
+        prefix: &str,
+        event: StreamEvent,
+        client: Option<u64>,
+    ) -> Option<Bytes> {
+        let kept = self.kept(view, prefix, event, client);
+        kept.or_else(|| (!self.is_long(client)).then(|| self.make_event(view, prefix, event, client)))
+    }
+
+    /// The same, made on another thread, once for all who want it at the same time.
+    pub(crate) async fn event_elsewhere(
+        self: &Arc<Self>,
+        view: &Arc<ScopeView>,
+        prefix: &str,
+        event: StreamEvent,
+        client: Option<u64>,
+    ) -> Result<Bytes, NotMade> {
+        // All who lack everything get the same.
+        let client = client.filter(|_| !self.snapshot.lacks_everything(client));
+        let flights = match (event, client) {
+            (StreamEvent::Connected, None) if prefix.is_empty() => &view.first_wholes,
+            (StreamEvent::Connected, _) => &view.firsts,
+            (StreamEvent::Updated, _) if prefix.is_empty() => &view.updates,
+            (StreamEvent::Updated, _) => &view.prefix_updates,
+        };
+        let find = || self.kept(view, prefix, event, client);
         let (environment, own, beginning) = (self.clone(), view.clone(), Box::<str>::from(prefix));
         let key = (beginning.clone(), client);
-        let make = move || environment.event(&own, &beginning, StreamEvent::Connected, client);
-        view.changes.join(key, || None, make).await
+        flights.join(key, find, move || environment.make_event(&own, &beginning, event, client)).await
     }
 
-    /// Whether the changes that a client lacks are more than a worker writes itself.
-    fn has_large_changes(&self, client: Option<u64>) -> bool {
-        self.snapshot.change_bytes(client) > WRITE_AT_ONCE_MAX
-    }
-
-    /// The first event of a stream that has the whole state of a part, or the flags in it whose names begin so. `None`: as for [`Self::first_event`].
-    async fn first_whole(self: &Arc<Self>, view: &Arc<ScopeView>, prefix: &str) -> Option<Bytes> {
-        let find = || view.first_whole.get().filter(|_| prefix.is_empty()).cloned();
-        if let Some(made) = find() {
-            return Some(made);
-        }
-        let make = |environment: &Self, view: &ScopeView, prefix: &str| match prefix.is_empty() {
-            true => environment.whole(view, StreamEvent::Connected),
-            false => environment.event(view, prefix, StreamEvent::Connected, None),
-        };
-        if self.is_small() {
-            return Some(make(self, view, prefix));
-        }
-        let (environment, own, beginning) = (self.clone(), view.clone(), Box::<str>::from(prefix));
-        let key = beginning.clone();
-        let make = move || make(&environment, &own, &beginning);
-        match key.is_empty() {
-            // Not among those of the beginnings that clients choose, who could leave no room for it.
-            true => view.whole.join((), find, make).await,
-            false => view.wholes.join(key, find, make).await,
+    /// Whether a client of a revision lacks more than a worker writes itself.
+    fn is_long(&self, client: Option<u64>) -> bool {
+        match self.snapshot.lacks_everything(client) {
+            true => !self.is_small(),
+            false => self.snapshot.change_bytes(client) > WRITE_AT_ONCE_MAX,
         }
     }
 
-    /// The next event of a stream whose client has a revision. Clients of the same revision share the bytes.
-    pub(crate) fn next_event(&self, view: &ScopeView, prefix: &str, client: Option<u64>) -> Option<Bytes> {
-        let bytes = match client {
-            _ if prefix.is_empty() && self.snapshot.lacks_everything(client) => self.whole(view, StreamEvent::Updated),
-            Some(revision) if prefix.is_empty() => self.update(view, revision),
-            _ => self.event(view, prefix, StreamEvent::Updated, client),
-        };
-        (!bytes.is_empty()).then_some(bytes)
-    }
-
-    /// The event that leads from a revision to this one. The last one is kept. It is written beside others who write it now: none waits for another.
-    fn update(&self, view: &ScopeView, revision: u64) -> Bytes {
-        if let Some(last) = view.update.load().as_deref().filter(|(known, _)| *known == revision) {
-            return last.1.clone();
+    /// An event that was made before.
+    fn kept(&self, view: &ScopeView, prefix: &str, event: StreamEvent, client: Option<u64>) -> Option<Bytes> {
+        match (event, client) {
+            _ if !prefix.is_empty() => None,
+            _ if self.snapshot.lacks_everything(client) => view.whole(event).get().cloned(),
+            (StreamEvent::Updated, Some(revision)) => {
+                view.update.load().as_deref().filter(|(known, _)| *known == revision).map(|(_, event)| event.clone())
+            }
+            (StreamEvent::Connected | StreamEvent::Updated, _) => None,
         }
-        let made = self.event(view, "", StreamEvent::Updated, Some(revision));
-        view.update.store(Some(Arc::new((revision, made.clone()))));
-        self.scopes.count(view);
-        made
     }
 
-    /// An event with the whole state of a part.
-    fn whole(&self, view: &ScopeView, event: StreamEvent) -> Bytes {
-        let place = match event {
-            StreamEvent::Connected => &view.first_whole,
-            StreamEvent::Updated => &view.later_whole,
-        };
-        if let Some(made) = place.get() {
-            return made.clone();
-        }
-        let made = place.get_or_init(|| self.event(view, "", event, None)).clone();
-        self.scopes.count(view);
-        made
-    }
-
-    fn event(&self, view: &ScopeView, prefix: &str, event: StreamEvent, client: Option<u64>) -> Bytes {
+    /// Writes an event, and keeps it where [`Self::kept`] finds it. Two threads may write it at once: none waits for the other.
+    fn make_event(&self, view: &ScopeView, prefix: &str, event: StreamEvent, client: Option<u64>) -> Bytes {
         let mut out = Vec::new();
         self.snapshot.stream_event(event, &follower(view, prefix), client, &mut out);
-        Bytes::from(out)
+        let made = Bytes::from(out);
+        let made = match (event, client) {
+            _ if !prefix.is_empty() => return made,
+            _ if self.snapshot.lacks_everything(client) => view.whole(event).get_or_init(|| made).clone(),
+            (StreamEvent::Updated, Some(revision)) => {
+                view.update.store(Some(Arc::new((revision, made.clone()))));
+                made
+            }
+            (StreamEvent::Connected | StreamEvent::Updated, _) => return made,
+        };
+        self.scopes.count(view);
+        made
     }
 }
 
@@ -309,4 +304,4 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -17,6 +17,15 @@ use weir_engine::wake_elsewhere;
 
 use crate::{environment::lock, limits::FLIGHTS_MAX};
 
+/// The reason why there is no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotMade {
+    /// [`FLIGHTS_MAX`] other works are under way.
+    NoRoom,
+    /// The thread that made it has panicked.
+    Panicked,
+}
+
 /// The works under way, by the keys of their results.
 #[derive(Debug)]
 pub(crate) struct Flights<K, V>(Arc<Mutex<HashMap<K, Arc<Flight<V>>>>>);
@@ -55,17 +64,16 @@ where
     V: Clone + Send + 'static,
 {
     /// The result of a key: the one that `find` finds, that of the work under way, or that of `make` on another thread. If `make` leaves its result
-    /// where `find` looks, it runs once. A work whose requests have all left before it begins is left out. `None`: `make` has panicked, or
-    /// [`FLIGHTS_MAX`] other works are under way.
+    /// where `find` looks, it runs once. A work whose requests have all left before it begins is left out.
     pub(crate) async fn join(
         &self,
         key: K,
         find: impl FnOnce() -> Option<V>,
         make: impl FnOnce() -> V + Send + 'static,
-    ) -> Option<V> {
+    ) -> Result<V, NotMade> {
         let mut waiter = match self.board(key, find) {
-            Boarded::Found(result) => return Some(result),
-            Boarded::Full => return None,
+            Boarded::Found(result) => return Ok(result),
+            Boarded::Full => return Err(NotMade::NoRoom),
             Boarded::UnderWay(waiter) => waiter,
             Boarded::Begun(waiter, landing) => {
                 let work = move || landing.land(make);
@@ -74,7 +82,7 @@ where
                 waiter
             }
         };
-        std::future::poll_fn(|context| waiter.poll(context)).await
+        std::future::poll_fn(|context| waiter.poll(context)).await.ok_or(NotMade::Panicked)
     }
 
     fn board(&self, key: K, find: impl FnOnce() -> Option<V>) -> Boarded<K, V> {
@@ -226,10 +234,10 @@ mod tests {
             let mut second = Box::pin(flights.join(1, || None, || unreachable!("it is under way")));
             assert!(second.as_mut().now_or_never().is_none());
             let other = flights.join(2, || None, || 9);
-            assert_eq!(other.await, Some(9), "another key does not wait");
+            assert_eq!(other.await, Ok(9), "another key does not wait");
             go.send(()).expect("it waits");
-            assert_eq!(join(first, second).await, (Some(7), Some(7)));
-            assert_eq!(flights.join(1, || Some(5), || unreachable!("it is found")).await, Some(5));
+            assert_eq!(join(first, second).await, (Ok(7), Ok(7)));
+            assert_eq!(flights.join(1, || Some(5), || unreachable!("it is found")).await, Ok(5));
             assert_eq!((made.load(Ordering::Relaxed), lock(&flights.0).len()), (1, 0));
         });
     }
@@ -242,11 +250,12 @@ mod tests {
             assert!(first.as_mut().now_or_never().is_none());
             let second = flights.join(1, || None, || unreachable!("it is under way"));
             drop(first);
-            assert_eq!(second.await, Some(3));
+            assert_eq!(second.await, Ok(3));
             let lost = flights.join(1, || None, || panic!("on purpose"));
             let other = flights.join(1, || None, || unreachable!("it is under way"));
-            assert_eq!(join(lost, other).await, (None, None));
-            assert_eq!(flights.join(1, || None, || 4).await, Some(4), "the next one begins again");
+            let panicked = Err(NotMade::Panicked);
+            assert_eq!(join(lost, other).await, (panicked, panicked));
+            assert_eq!(flights.join(1, || None, || 4).await, Ok(4), "the next one begins again");
         });
     }
 
@@ -270,8 +279,8 @@ mod tests {
                 request
             };
             let requests: Vec<_> = (0..FLIGHTS_MAX).map(begin).collect();
-            assert_eq!(flights.join(FLIGHTS_MAX, || None, || ()).await, None, "no room for one more");
-            assert_eq!(flights.join(FLIGHTS_MAX, || Some(()), || ()).await, Some(()), "a result needs none");
+            assert_eq!(flights.join(FLIGHTS_MAX, || None, || ()).await, Err(NotMade::NoRoom), "no room for one more");
+            assert_eq!(flights.join(FLIGHTS_MAX, || Some(()), || ()).await, Ok(()), "a result needs none");
             while begins.try_recv().is_err() {
                 weir_engine::sleep(Duration::from_millis(1)).await;
             }

@@ -78,6 +78,9 @@ pub const STREAMS_MAX: usize = 50_000;
 /// The pause of a stream after which it gets a comment. Default 30 s: the SDK of Node gives up after 60 s without a byte.
 pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
+/// The wait of a stream before the next attempt at an event for which [`FLIGHTS_MAX`] left no room, in milliseconds: the lowest and the highest.
+pub const STREAM_EVENT_RETRY_MILLIS: (u64, u64) = (250, 750);
+
 /// The pause of the server's stream after which it is connected again. Default 90 s, as Unleash Edge.
 pub const UPSTREAM_STREAM_IDLE: Duration = Duration::from_secs(90);
 
@@ -120,9 +123,9 @@ pub const READ_AT_ONCE_MAX: usize = 64 * 1024;
 /// connected again.
 pub const UPSTREAM_EVENTS_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
 
-/// Works of one kind for one state of an environment, or of a part of it, that wait for a helper thread or have one. Default 128, more than there
-/// are revisions in a history: clients may begin as many as they find different words for, and each may hold a result to compress. Past it
-/// documents, deltas and streams get 503 with `Retry-After`, and results are not compressed.
+/// Works of one kind for one state of an environment, or of a part of it, that wait for a helper thread or have one. Default 128, more than a
+/// history has revisions: clients may begin as many as they find different words for, and each may hold a result to compress. Past it
+/// documents, deltas and new streams get 503 with `Retry-After`. Later events are tried again, and results are not compressed.
 pub const FLIGHTS_MAX: usize = 128;
 
 /// Bytes of a document up to which a worker compresses it itself. Default 32 KiB: about half a millisecond. Larger ones are compressed on a helper

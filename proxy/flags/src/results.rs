@@ -79,7 +79,7 @@ impl Results {
         };
         let compressed = match body.len() <= COMPRESS_AT_ONCE_MAX {
             true => make(),
-            false => self.under_way.join(key, || self.find(key).map(Some), make).await.flatten(),
+            false => self.under_way.join(key, || self.find(key).map(Some), make).await.ok().flatten(),
         };
         compressed.map_or(Coded::Plain(body), Coded::Compressed)
     }

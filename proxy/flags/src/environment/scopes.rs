@@ -11,12 +11,13 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use weir_flags_session::{Projects, Scope, Snapshot};
+use weir_flags_session::{Projects, Scope, Snapshot, delta::StreamEvent};
 
 use crate::{
     document::Document,
     flight::Flights,
     limits::{SCOPE_IDLE_MAX, SCOPES_BYTES_MAX, SCOPES_MAX},
+    selector::Part,
 };
 
 /// The part of an environment that tokens of the same projects see.
@@ -33,17 +34,25 @@ pub(crate) struct ScopeView {
     pub(super) update: ArcSwapOption<(u64, Bytes)>,
     /// The document on its way.
     pub(super) documents: Flights<(), Arc<Document>>,
-    /// The first event with the whole state on its way.
-    pub(super) whole: Flights<(), Bytes>,
-    /// First events with a part of the state on their way, by the beginnings of names.
-    pub(super) wholes: Flights<Box<str>, Bytes>,
-    /// First events with large changes on their way, by the beginnings of names and the revisions of clients.
-    pub(super) changes: Flights<(Box<str>, Option<u64>), Bytes>,
+    /// Documents on their way that queries of its tokens select.
+    pub(super) selecting: Flights<Part, Arc<Document>>,
+    /// First events of streams on their way that have the whole state. They are apart, since clients choose the keys of the others, and could
+    /// leave no room for these.
+    pub(super) first_wholes: EventFlights,
+    /// Other first events and deltas on their way.
+    pub(super) firsts: EventFlights,
+    /// Later events on their way. There is always room: a history has fewer revisions than there are places.
+    pub(super) updates: EventFlights,
+    /// Later events on their way of streams with a beginning of names.
+    pub(crate) prefix_updates: EventFlights,
     /// The time of the last request, in milliseconds.
     used: AtomicU64,
     /// Open streams, which move on from one state of the environment to the next.
     streams: Arc<AtomicUsize>,
 }
+
+/// Events on their way, by the beginnings of names and the revisions of clients.
+pub(crate) type EventFlights = Flights<(Box<str>, Option<u64>), Bytes>;
 
 /// An open stream of a part, until it is dropped.
 #[derive(Debug)]
@@ -60,9 +69,11 @@ impl ScopeView {
             later_whole: OnceLock::new(),
             update: ArcSwapOption::empty(),
             documents: Flights::default(),
-            whole: Flights::default(),
-            wholes: Flights::default(),
-            changes: Flights::default(),
+            selecting: Flights::default(),
+            first_wholes: Flights::default(),
+            firsts: Flights::default(),
+            updates: Flights::default(),
+            prefix_updates: Flights::default(),
             used: AtomicU64::new(used),
             streams: Arc::default(),
         }
@@ -71,6 +82,14 @@ impl ScopeView {
     /// The same part of the next state, with the same streams.
     pub(super) fn next(&self, snapshot: &Snapshot) -> Self {
         Self { streams: self.streams.clone(), ..Self::new(snapshot, &self.projects, self.last_use()) }
+    }
+
+    /// The place of the event that has the whole state.
+    pub(super) fn whole(&self, event: StreamEvent) -> &OnceLock<Bytes> {
+        match event {
+            StreamEvent::Connected => &self.first_whole,
+            StreamEvent::Updated => &self.later_whole,
+        }
     }
 
     /// Counts a stream among those of the part.

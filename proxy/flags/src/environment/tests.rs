@@ -34,7 +34,7 @@ fn snapshot(flags: usize, description_bytes: usize) -> Snapshot {
 }
 
 /// The state behind the one of `snapshot(1, bytes)`, with its history.
-fn later_snapshot(bytes: usize) -> Snapshot {
+pub(crate) fn later_snapshot(bytes: usize) -> Snapshot {
     let mut state = FlagState::new(1);
     let mut history = History::default();
     for text in ["d".repeat(bytes), "e".repeat(bytes)] {
@@ -135,7 +135,7 @@ fn codings_and_events_count_for_the_bound_of_parts() {
     let delta = first.delta(&view, "", None).now_or_never().flatten().flatten();
     assert!(delta.is_some());
     check(&first, &view, "a first event");
-    assert!(first.next_event(&view, "", None).is_some());
+    assert!(first.event_at_once(&view, "", StreamEvent::Updated, None).is_some());
     check(&first, &view, "a later event");
     let _stream = view.follow();
     let next = Environment::new("e", later_snapshot(COMPRESS_MIN), Some(&first), Time::now());
@@ -144,9 +144,10 @@ fn codings_and_events_count_for_the_bound_of_parts() {
     let update = view.update.load().as_ref().map_or(0, |update| update.1.len());
     assert!(update > 0 && document.bytes() > document.json.len());
     assert_eq!(counted, document.bytes() + update, "codings and the event that were made ahead");
-    let before = next.scopes.size().1;
-    assert!(next.next_event(&view, "", Some(first.snapshot.revision())).is_some());
-    assert_eq!(next.scopes.size().1, before, "it was there");
+    let kept = |view: &ScopeView| view.update.load().as_ref().map(|update| update.1.as_ptr());
+    let (before, client) = (kept(&view), Some(first.snapshot.revision()));
+    let event = next.event_at_once(&view, "", StreamEvent::Updated, client).map(|event| event.as_ptr());
+    assert!(event.is_some() && event == before && kept(&view) == before, "it was there");
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn documents_of_many_flags_are_written_once_on_another_thread_and_few_flags_at_o
         let small = Arc::new(environment(None));
         let view = small.scope(&Projects::All);
         assert!(small.own_document(&view).now_or_never().flatten().is_some());
-        assert!(small.selected_document(&Projects::All, "a0").now_or_never().flatten().is_some());
+        assert!(small.selected_document(&view, &Projects::All, "a0").now_or_never().flatten().is_some());
         let large = large();
         let view = large.scope(&Projects::All);
         let first = Box::pin(large.own_document(&view));
@@ -218,7 +219,7 @@ fn documents_of_many_flags_are_written_once_on_another_thread_and_few_flags_at_o
         let is_same = |other: &Option<Arc<Document>>| other.as_ref().is_some_and(|other| Arc::ptr_eq(&made, other));
         assert!(others.iter().all(is_same));
         assert!(is_same(&large.own_document(&view).now_or_never().flatten()), "it is there");
-        let selected = || large.selected_document(&Projects::All, "a0");
+        let selected = || large.selected_document(&view, &Projects::All, "a0");
         let all = join_all((0..20).map(|_| selected())).await;
         let first = all[0].clone().expect("no panic");
         let is_same = |other: &Option<Arc<Document>>| other.as_ref().is_some_and(|other| Arc::ptr_eq(&first, other));
@@ -262,6 +263,18 @@ fn large_changes_are_written_on_another_thread() {
         assert!(changes.as_mut().now_or_never().is_none());
         assert_eq!(changes.await, Some(Some(Bytes::from(written))));
         assert_eq!(environment.delta(&view, "other", client).await, Some(None), "no flag that it sees has changed");
+        let at_once = |prefix, client| environment.event_at_once(&view, prefix, StreamEvent::Updated, client);
+        let elsewhere = |prefix, client| environment.event_elsewhere(&view, prefix, StreamEvent::Updated, client);
+        assert_eq!((at_once("", client), at_once("a", client)), (None, None));
+        for lacking in [client, None] {
+            let event = elsewhere("", lacking).await.expect("an event");
+            let kept = at_once("", lacking).map(|kept| kept.as_ptr());
+            assert_eq!(kept, Some(event.as_ptr()), "all streams without a beginning of names share it");
+            assert_eq!(elsewhere("a", lacking).await.as_deref(), Ok(&*event));
+        }
+        assert_eq!((at_once("a", client), elsewhere("other", client).await), (None, Ok(Bytes::new())));
+        let unknown = join_all((1_000..1_200).map(|revision| environment.first_event(&view, "a", Some(revision)))).await;
+        assert!(unknown.iter().all(Option::is_some), "all who lack everything get one event");
         let small = Environment::new("e", later_snapshot(1), None, Time::now());
         let view = small.scope(&Projects::All);
         let client = Some(small.snapshot.revision() - 1);

@@ -210,6 +210,19 @@ impl Desk {
         self.has_other_sources.notify();
     }
 
+    /// The names of the environments that have a source, and whether there may be more soon.
+    pub(super) fn sourced(&self) -> (BTreeSet<Box<str>>, bool) {
+        let (sources, awaits) = self.sources(&self.state.borrow());
+        (sources.iter().filter_map(|token| token.environment()).map(Box::from).collect(), awaits)
+    }
+
+    /// Forgets the environments that had a source `before` and certainly have none now.
+    pub(super) fn forget_unsourced(&self, before: &BTreeSet<Box<str>>) {
+        let (now, awaits) = self.sourced();
+        let is_sourced = |name: &str| awaits || now.contains(name) || !before.contains(name);
+        self.state.borrow_mut().environments.retain(|name, _| is_sourced(name));
+    }
+
     /// Takes the tokens of a backup.
     pub(super) fn restore_tokens(&self, tokens: Vec<Token>) {
         let mut state = self.state.borrow_mut();

@@ -237,12 +237,15 @@ async fn take(desk: &Rc<Desk>, restored: Restored) {
     let shown = restored.shown.unwrap_or_else(unix_time);
     // Before the first flags, and before any wait: a verdict or a poll that comes meanwhile keeps the flags that these tokens see.
     desk.restore_tokens(restored.tokens);
+    let (sourced, _) = desk.sourced();
     for (environment, document) in restored.environments {
         // The server may have responded while those before were read.
         if !desk.has_flags(&environment) {
             restore_one(desk, &environment, document, shown).await;
         }
     }
+    // The server may have refused a token meanwhile.
+    desk.forget_unsourced(&sourced);
     tracing::warn!("flags are those of the backup until the server responds");
     desk.publish();
     // Tokens may be good that were not known, and are to be validated.
@@ -279,6 +282,36 @@ mod tests {
             })
             .await;
             assert!(names.iter().all(|name| desk.has_flags(name)), "{verdicts} verdicts came meanwhile");
+        });
+    }
+
+    #[test]
+    fn a_token_that_is_refused_meanwhile_leaves_no_environment() {
+        on_worker(|| async {
+            let desk = desk(&[token("*:development.s")]);
+            let gone = Arc::new(token("*:production.s"));
+            let restored = Restored {
+                environments: ["development", "production"].map(|name| (name.into(), document(&["a"]))).into(),
+                tokens: vec![Token::clone(&gone)],
+                shown: None,
+            };
+            // Holds the helper threads until the token is refused.
+            let (go, gate) = std::sync::mpsc::channel::<()>();
+            let gate = Arc::new(Mutex::new(gate));
+            for _ in 0..4 {
+                let gate = gate.clone();
+                spawn(async move { drop(run_blocking(move || lock(&gate).recv().is_err()).await) }).detach();
+            }
+            weir_engine::sleep(Duration::from_millis(1)).await;
+            let mut go = Some(go);
+            interrupted(take(&desk, restored), || {
+                if go.take().is_some() {
+                    let changes = desk.state.borrow_mut().revoke(&gone);
+                    desk.on_changes(&changes);
+                }
+            })
+            .await;
+            assert!(go.is_none() && desk.has_flags("development") && !desk.has_flags("production"));
         });
     }
 }
