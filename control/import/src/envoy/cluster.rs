@@ -85,7 +85,7 @@ fn endpoints(node: &Node, table: &str, made: &mut Upstream) -> Result<(), Mistak
         made.notes.push(Note::new(
             &priority.place,
             "priority",
-            "there are no spare endpoints: all are used alike",
+            "Weir has no backup endpoints: all are used alike",
             "weights",
         ));
     }

@@ -287,7 +287,7 @@ fn options(words: &[String], line: &Line, server: &mut Server, notes: &mut Vec<N
             "backup" | "disabled" => {
                 server.is_left_out = true;
                 let why = match word.as_str() {
-                    "backup" => "there are no spare endpoints; it is left out",
+                    "backup" => "Weir has no backup endpoints; it is left out",
                     _ => "it is disabled, and left out",
                 };
                 notes.push(line.note(why, "an endpoint like the others"));

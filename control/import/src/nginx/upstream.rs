@@ -241,7 +241,7 @@ fn member(of: &Directive, way: UpstreamUse, notes: &mut Vec<Note>) -> Result<Opt
             "slow_start" => member.slow_start = Some(time()?),
             "backup" => {
                 is_used = false;
-                let why = "there are no spare endpoints; it is left out";
+                let why = "Weir has no backup endpoints; it is left out";
                 notes.push(Note::new(&of.place, of.text(), why, "an endpoint like the others"));
             }
             "down" => {
