@@ -20,7 +20,7 @@ pub struct Follower<'a> {
 }
 
 /// The name of an event of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
     /// The first one: the whole state, or what has changed since `Last-Event-ID`.
     Connected,
@@ -55,10 +55,10 @@ impl Snapshot {
         matches!(self.history.lacking(client), Lacking::Everything)
     }
 
-    /// Bytes of the changes that a client with a revision lacks. Zero if that is the whole state.
-    pub fn change_bytes(&self, client: Option<u64>) -> usize {
+    /// Bytes of the changes that a client with a revision lacks and sees. Zero if that is the whole state.
+    pub fn change_bytes(&self, follower: &Follower<'_>, client: Option<u64>) -> usize {
         match self.history.lacking(client) {
-            Lacking::Events(events) => events.map(DeltaEvent::text_bytes).sum(),
+            Lacking::Events(events) => events.filter(|event| follower.sees(event)).map(DeltaEvent::text_bytes).sum(),
             Lacking::Nothing | Lacking::Everything => 0,
         }
     }

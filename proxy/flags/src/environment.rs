@@ -107,7 +107,7 @@ impl Environment {
         view.documents.join((), find, move || environment.document(&own)).await.ok()
     }
 
-    /// The document of the flags whose names begin so, in these projects. The part has all of these projects. `None`: there is no room to make it,
+    /// The document of the flags whose names begin so, in these projects, which `view` has all. `None`: there is no room to make it,
     /// or the thread that made it has panicked.
     pub(crate) async fn selected_document(
         self: &Arc<Self>,
@@ -193,7 +193,7 @@ impl Environment {
         prefix: &str,
         client: Option<u64>,
     ) -> Option<Option<Bytes>> {
-        if self.snapshot.lacks_everything(client) || self.is_long(client) {
+        if self.snapshot.lacks_everything(client) || self.is_long(view, prefix, client) {
             let event = self.first_event(view, prefix, client).await?;
             let head = self.snapshot.stream_head(StreamEvent::Connected).len();
             let body = event.slice(head..event.len() - StreamEvent::END.len());
@@ -226,7 +226,7 @@ impl Environment {
         client: Option<u64>,
     ) -> Option<Bytes> {
         let kept = self.kept(view, prefix, event, client);
-        kept.or_else(|| (!self.is_long(client)).then(|| self.make_event(view, prefix, event, client)))
+        kept.or_else(|| (!self.is_long(view, prefix, client)).then(|| self.make_event(view, prefix, event, client)))
     }
 
     /// The same, made on another thread, once for all who want it at the same time.
@@ -252,10 +252,10 @@ impl Environment {
     }
 
     /// Whether a client of a revision lacks more than a worker writes itself.
-    fn is_long(&self, client: Option<u64>) -> bool {
+    fn is_long(&self, view: &ScopeView, prefix: &str, client: Option<u64>) -> bool {
         match self.snapshot.lacks_everything(client) {
             true => !self.is_small(),
-            false => self.snapshot.change_bytes(client) > WRITE_AT_ONCE_MAX,
+            false => self.snapshot.change_bytes(&follower(view, prefix), client) > WRITE_AT_ONCE_MAX,
         }
     }
 
@@ -280,7 +280,10 @@ impl Environment {
             _ if !prefix.is_empty() => return made,
             _ if self.snapshot.lacks_everything(client) => view.whole(event).get_or_init(|| made).clone(),
             (StreamEvent::Updated, Some(revision)) => {
-                view.update.store(Some(Arc::new((revision, made.clone()))));
+                // The one of streams that are further behind would take its place while others still want it.
+                if view.update.load().as_deref().is_none_or(|(known, _)| *known <= revision) {
+                    view.update.store(Some(Arc::new((revision, made.clone()))));
+                }
                 made
             }
             (StreamEvent::Connected | StreamEvent::Updated, _) => return made,

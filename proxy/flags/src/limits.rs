@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_flags_codec::limits::DOCUMENT_BYTES_MAX;
 pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
-use weir_flags_session::limits::{TOKENS_INVALID_TTL, TOKENS_PENDING_MAX};
+use weir_flags_session::limits::{HISTORY_EVENTS_MAX, TOKENS_INVALID_TTL, TOKENS_PENDING_MAX};
 
 /// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
@@ -78,7 +78,8 @@ pub const STREAMS_MAX: usize = 50_000;
 /// The pause of a stream after which it gets a comment. Default 30 s: the SDK of Node gives up after 60 s without a byte.
 pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The wait of a stream before the next attempt at an event for which [`FLIGHTS_MAX`] left no room, in milliseconds: the lowest and the highest.
+/// The wait of a stream before the next attempt at an event for which [`FLIGHTS_MAX`] left no room, in milliseconds: the lowest and the highest. A
+/// work takes a few milliseconds, so there is room by then; ten thousand streams with as many beginnings of names are served in less than a minute.
 pub const STREAM_EVENT_RETRY_MILLIS: (u64, u64) = (250, 750);
 
 /// The pause of the server's stream after which it is connected again. Default 90 s, as Unleash Edge.
@@ -169,6 +170,8 @@ pub const USAGE_SERIES_MAX: usize = 10_000;
 /// otherwise take 20 MiB.
 pub const USAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+// Later events without a beginning of names: one for each revision of the history, and those of the whole state.
+const _: () = assert!(HISTORY_EVENTS_MAX + 2 < FLIGHTS_MAX);
 const _: () = assert!(SELECTED_BYTES_MAX < SCOPES_BYTES_MAX && READ_AT_ONCE_MAX < UPSTREAM_EVENTS_BYTES_MAX);
 const _: () = assert!(PENDING_PER_SOURCE_MAX < TOKENS_PENDING_MAX);
 const _: () = assert!(VALIDATE_REQUESTS_PER_SOURCE_MAX < VALIDATE_REQUESTS_MAX);

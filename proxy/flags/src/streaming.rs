@@ -1,7 +1,7 @@
 //! `GET /api/client/streaming`: changes as server-sent events.
 //!
-//! A stream keeps nothing but a revision: a client that reads slowly gets the next event when it has read the one before, and that event leads
-//! to the state at its beginning. Nothing is queued for it.
+//! A stream keeps the revision of its client, and at most one event that is under way. A client that reads slowly gets the next event when it has
+//! read the one before, with all changes that came until that event was begun. Nothing is queued for it.
 
 use std::{
     mem,
@@ -233,22 +233,24 @@ mod tests {
         Arc::new(Token::parse("*:development.secret").expect("a token"))
     }
 
-    /// A state whose last change takes long to write.
-    fn view() -> View {
-        let snapshot = later_snapshot(WRITE_AT_ONCE_MAX + 1);
+    /// A state with so many changes that take long to write.
+    fn view(changes: usize) -> View {
+        let snapshot = later_snapshot(changes, WRITE_AT_ONCE_MAX + 1);
         let environment = Arc::new(Environment::new("development", snapshot, None, Time::now()));
+        let mut tokens = TokenTable::new(0);
+        tokens.restore(Token::clone(&token()));
         View {
-            tokens: TokenTable::new(0),
+            tokens,
             is_offline: false,
             sources: vec![token()],
-            awaits_sources: true,
+            awaits_sources: false,
             environments: HashMap::from([("development".into(), environment)]),
         }
     }
 
-    /// A stream with a beginning of names whose client lacks that change.
+    /// A stream with a beginning of names whose client lacks the last change.
     fn stream(edge: &Arc<Edge>) -> FlagStream {
-        edge.publish(view(), Watched::Flags);
+        edge.publish(view(1), Watched::Flags);
         let (seen, token) = (edge.view(), token());
         let environment = seen.environment(&token).expect("it has flags").clone();
         let stream = FlagStream {
@@ -302,17 +304,60 @@ mod tests {
         });
     }
 
+    /// A stream whose event is under way.
+    async fn under_way(edge: &Arc<Edge>) -> FlagStream {
+        let mut stream = stream(edge);
+        stream.first.by_ref().for_each(drop);
+        assert!(poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await);
+        assert!(matches!(stream.news, News::UnderWay(..)));
+        stream
+    }
+
     #[test]
     fn a_token_that_is_refused_ends_its_stream_though_an_event_is_under_way() {
         on_worker(|| async {
             let edge = Arc::<Edge>::default();
-            let mut stream = stream(&edge);
-            stream.first.by_ref().for_each(drop);
-            assert!(poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await);
-            assert!(matches!(stream.news, News::UnderWay(..)));
-            edge.publish(View { environments: HashMap::new(), ..view() }, Watched::Flags);
+            let mut stream = under_way(&edge).await;
+            let mut later = view(1);
+            later.tokens.revoke("*:development.secret", turn::now());
+            edge.publish(later, Watched::Flags);
             let end = poll_fn(|context| stream.poll_next(context)).await;
             assert!(end.is_none(), "{:?}", end.map(|piece| piece.is_ok()));
+        });
+    }
+
+    #[test]
+    fn a_change_that_comes_while_an_event_is_under_way_has_an_event_of_its_own() {
+        on_worker(|| async {
+            let edge = Arc::<Edge>::default();
+            let mut stream = under_way(&edge).await;
+            let first = stream.client + 1;
+            edge.publish(view(2), Watched::Flags);
+            stream.keep_alive.set(turn::now());
+            for revision in [first, first + 1] {
+                let event = loop {
+                    let piece = poll_fn(|context| stream.poll_next(context)).await.and_then(Result::ok);
+                    let piece = piece.expect("the stream goes on");
+                    // It is due while the first event is under way, unless that was fast.
+                    if *piece != *b":\n\n" {
+                        break piece;
+                    }
+                };
+                let head = format!("event: unleash-updated\nid: {revision}\n");
+                assert!(event.starts_with(head.as_bytes()), "{:?}", &event[..head.len()]);
+                assert!(stream.client == revision && event.len() < 2 * WRITE_AT_ONCE_MAX, "one change");
+            }
+        });
+    }
+
+    #[test]
+    fn a_stream_ends_with_the_thread_that_writes_its_event() {
+        on_worker(|| async {
+            let edge = Arc::<Edge>::default();
+            let mut stream = stream(&edge);
+            stream.first.by_ref().for_each(drop);
+            stream.news = News::UnderWay(Box::pin(std::future::ready(Err(NotMade::Panicked))), 0);
+            assert!(poll_fn(|context| stream.poll_next(context)).await.is_none());
         });
     }
 }

@@ -210,17 +210,18 @@ impl Desk {
         self.has_other_sources.notify();
     }
 
-    /// The names of the environments that have a source, and whether there may be more soon.
-    pub(super) fn sourced(&self) -> (BTreeSet<Box<str>>, bool) {
-        let (sources, awaits) = self.sources(&self.state.borrow());
-        (sources.iter().filter_map(|token| token.environment()).map(Box::from).collect(), awaits)
-    }
-
-    /// Forgets the environments that had a source `before` and certainly have none now.
-    pub(super) fn forget_unsourced(&self, before: &BTreeSet<Box<str>>) {
-        let (now, awaits) = self.sourced();
-        let is_sourced = |name: &str| awaits || now.contains(name) || !before.contains(name);
-        self.state.borrow_mut().environments.retain(|name, _| is_sourced(name));
+    /// Forgets the environments of these tokens and of those of the start that certainly have no source any more. Others may be there: a backup of
+    /// flags alone names no token, and is of use until the first verdict.
+    pub(super) fn forget_unsourced(&self, environments: &BTreeSet<String>) {
+        let Source::Upstream(source) = &self.source else { return };
+        let mut state = self.state.borrow_mut();
+        let (sources, awaits) = self.sources(&state);
+        let has_source = |name: &str| sources.iter().any(|token| token.environment() == Some(name));
+        let is_of_start = |name: &str| source.tokens.iter().any(|token| token.environment() == Some(name));
+        if !awaits {
+            let is_claimed = |name: &str| environments.contains(name) || is_of_start(name);
+            state.environments.retain(|name, _| has_source(name) || !is_claimed(name));
+        }
     }
 
     /// Takes the tokens of a backup.

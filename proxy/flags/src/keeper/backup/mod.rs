@@ -16,6 +16,7 @@ mod redis;
 mod s3;
 
 use std::{
+    collections::BTreeSet,
     rc::Rc,
     sync::{Arc, Mutex},
     thread,
@@ -236,8 +237,8 @@ async fn take(desk: &Rc<Desk>, restored: Restored) {
     // Without a time in the copies the age counts from now.
     let shown = restored.shown.unwrap_or_else(unix_time);
     // Before the first flags, and before any wait: a verdict or a poll that comes meanwhile keeps the flags that these tokens see.
+    let claimed: BTreeSet<_> = restored.tokens.iter().filter_map(|token| token.environment()).map(str::to_owned).collect();
     desk.restore_tokens(restored.tokens);
-    let (sourced, _) = desk.sourced();
     for (environment, document) in restored.environments {
         // The server may have responded while those before were read.
         if !desk.has_flags(&environment) {
@@ -245,7 +246,7 @@ async fn take(desk: &Rc<Desk>, restored: Restored) {
         }
     }
     // The server may have refused a token meanwhile.
-    desk.forget_unsourced(&sourced);
+    desk.forget_unsourced(&claimed);
     tracing::warn!("flags are those of the backup until the server responds");
     desk.publish();
     // Tokens may be good that were not known, and are to be validated.
