@@ -280,10 +280,7 @@ impl Environment {
             _ if !prefix.is_empty() => return made,
             _ if self.snapshot.lacks_everything(client) => view.whole(event).get_or_init(|| made).clone(),
             (StreamEvent::Updated, Some(revision)) => {
-                // The one of streams that are further behind would take its place while others still want it.
-                if view.update.load().as_deref().is_none_or(|(known, _)| *known <= revision) {
-                    view.update.store(Some(Arc::new((revision, made.clone()))));
-                }
+                view.update.store(Some(Arc::new((revision, made.clone()))));
                 made
             }
             (StreamEvent::Connected | StreamEvent::Updated, _) => return made,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use weir_flags_codec::limits::DOCUMENT_BYTES_MAX;
-pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
 use weir_flags_session::limits::{HISTORY_EVENTS_MAX, TOKENS_INVALID_TTL, TOKENS_PENDING_MAX};
+pub use weir_flags_session::limits::{METRICS_BYTES_MAX, TOKEN_REVALIDATION_INTERVAL as REVALIDATION_INTERVAL};
 
 /// The time between two polls of a token. Default 15 s, as Unleash Edge. Each wait varies by a tenth.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(15);
@@ -79,7 +79,8 @@ pub const STREAMS_MAX: usize = 50_000;
 pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// The wait of a stream before the next attempt at an event for which [`FLIGHTS_MAX`] left no room, in milliseconds: the lowest and the highest. A
-/// work takes a few milliseconds, so there is room by then; ten thousand streams with as many beginnings of names are served in less than a minute.
+/// work takes a few milliseconds, so there is usually room by then. Ten thousand streams with as many beginnings of names try several times, for
+/// less than a minute.
 pub const STREAM_EVENT_RETRY_MILLIS: (u64, u64) = (250, 750);
 
 /// The pause of the server's stream after which it is connected again. Default 90 s, as Unleash Edge.

@@ -149,9 +149,8 @@ impl FlagStream {
         let event = environment.event_at_once(&scope, &self.prefix, StreamEvent::Updated, Some(client));
         if event.is_none() {
             let prefix = self.prefix.clone();
-            let write = async move {
-                environment.event_elsewhere(&scope, &prefix, StreamEvent::Updated, Some(client)).await
-            };
+            let write =
+                async move { environment.event_elsewhere(&scope, &prefix, StreamEvent::Updated, Some(client)).await };
             self.news = News::UnderWay(Box::pin(write), revision);
         }
         event.map(|event| (event, revision))
@@ -300,7 +299,10 @@ mod tests {
             let event = poll_fn(|context| stream.poll_next(context)).await.and_then(Result::ok).expect("it goes on");
             assert!(event.starts_with(b"event: unleash-updated\n") && event.len() > WRITE_AT_ONCE_MAX);
             assert!(stream.client == environment.snapshot.revision() && matches!(stream.news, News::Nothing));
-            assert!(poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await, "nothing else is new");
+            assert!(
+                poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await,
+                "nothing else is new"
+            );
         });
     }
 

@@ -273,7 +273,8 @@ fn large_changes_are_written_on_another_thread() {
             assert_eq!(elsewhere("a", lacking).await.as_deref(), Ok(&*event));
         }
         assert_eq!((at_once("a", client), at_once("other", client)), (None, Some(Bytes::new())));
-        let unknown = join_all((1_000..1_200).map(|revision| environment.first_event(&view, "a", Some(revision)))).await;
+        let unknown =
+            join_all((1_000..1_200).map(|revision| environment.first_event(&view, "a", Some(revision)))).await;
         assert!(unknown.iter().all(Option::is_some), "all who lack everything get one event");
         let small = Environment::new("e", later_snapshot(1, 1), None, Time::now());
         let view = small.scope(&Projects::All);

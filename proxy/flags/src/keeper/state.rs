@@ -210,8 +210,8 @@ impl Desk {
         self.has_other_sources.notify();
     }
 
-    /// Forgets the environments of these tokens and of those of the start that certainly have no source any more. Others may be there: a backup of
-    /// flags alone names no token, and is of use until the first verdict.
+    /// Forgets those of these environments, and of the environments of the tokens of the start, that certainly have no source any more. Others stay:
+    /// a backup of flags alone names no token, and is of use until the first verdict.
     pub(super) fn forget_unsourced(&self, environments: &BTreeSet<String>) {
         let Source::Upstream(source) = &self.source else { return };
         let mut state = self.state.borrow_mut();

@@ -237,7 +237,8 @@ async fn take(desk: &Rc<Desk>, restored: Restored) {
     // Without a time in the copies the age counts from now.
     let shown = restored.shown.unwrap_or_else(unix_time);
     // Before the first flags, and before any wait: a verdict or a poll that comes meanwhile keeps the flags that these tokens see.
-    let claimed: BTreeSet<_> = restored.tokens.iter().filter_map(|token| token.environment()).map(str::to_owned).collect();
+    let claimed: BTreeSet<_> =
+        restored.tokens.iter().filter_map(|token| token.environment()).map(str::to_owned).collect();
     desk.restore_tokens(restored.tokens);
     for (environment, document) in restored.environments {
         // The server may have responded while those before were read.
@@ -283,6 +284,25 @@ mod tests {
             })
             .await;
             assert!(names.iter().all(|name| desk.has_flags(name)), "{verdicts} verdicts came meanwhile");
+        });
+    }
+
+    #[test]
+    fn an_environment_of_a_token_that_was_refused_before_is_not_kept() {
+        on_worker(|| async {
+            let (desk, gone) = (desk(&[token("*:development.s")]), Arc::new(token("*:production.s")));
+            desk.state.borrow_mut().tokens().restore(Token::clone(&gone));
+            let changes = desk.state.borrow_mut().revoke(&gone);
+            desk.on_changes(&changes);
+            let names = ["development", "production", "unnamed"];
+            let restored = Restored {
+                environments: names.map(|name| (name.into(), document(&["a"]))).into(),
+                tokens: vec![Token::clone(&gone)],
+                shown: None,
+            };
+            take(&desk, restored).await;
+            let kept = names.map(|name| desk.has_flags(name));
+            assert_eq!(kept, [true, false, true], "no token names the last one, so it waits for a verdict");
         });
     }
 
