@@ -32,18 +32,11 @@ impl<K: Clone + PartialEq> Gate<K> {
 
     /// `None`: all places are taken, or somebody is within under the same key.
     pub(crate) fn try_enter(self: &Arc<Self>, key: &K) -> Option<Pass<K>> {
-        let mut state = self.state();
-        state.has_room(self.places, key).then(|| {
-            state.within.push(key.clone());
-            self.pass(key)
-        })
+        self.state().let_in(self.places, key).then(|| self.pass(key))
     }
 
     /// Waits for that.
     pub(crate) async fn enter(self: &Arc<Self>, key: &K) -> Pass<K> {
-        if let Some(pass) = self.try_enter(key) {
-            return pass;
-        }
         let mut entrant = Entrant { gate: self, key, ticket: None };
         poll_fn(|context| entrant.poll(context)).await
     }
@@ -74,7 +67,16 @@ impl<K: Clone + PartialEq> Gate<K> {
     }
 }
 
-impl<K: PartialEq> State<K> {
+impl<K: Clone + PartialEq> State<K> {
+    /// False: there is no room.
+    fn let_in(&mut self, places: usize, key: &K) -> bool {
+        let has_room = self.has_room(places, key);
+        if has_room {
+            self.within.push(key.clone());
+        }
+        has_room
+    }
+
     fn has_room(&self, places: usize, key: &K) -> bool {
         self.within.len() < places && !self.within.contains(key)
     }
@@ -99,11 +101,7 @@ impl<K: Clone + PartialEq> Entrant<'_, K> {
         let mut state = self.gate.state();
         let is_called = match self.ticket {
             Some(ticket) => state.take_call(ticket),
-            None if state.has_room(self.gate.places, self.key) => {
-                state.within.push(self.key.clone());
-                true
-            }
-            None => false,
+            None => state.let_in(self.gate.places, self.key),
         };
         if is_called {
             self.ticket = None;

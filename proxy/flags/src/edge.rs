@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use slab::Slab;
-use weir_base::Time;
+use weir_base::{Rng, Time};
 use weir_flags_codec::metrics::ConnectVia;
 use weir_flags_session::{Token, TokenTable, limits::TOKENS_PENDING_MAX, metrics::Aggregates};
 
@@ -355,6 +355,11 @@ pub(crate) fn unix_time() -> std::time::Duration {
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(Time::now().as_nanos())
+}
+
+/// A number from the lowest to the highest, so that clients that were sent away together do not come back together.
+pub(crate) fn random_in((low, high): (u64, u64)) -> u64 {
+    low + Rng::new(seed()).below(high - low + 1)
 }
 
 #[cfg(test)]

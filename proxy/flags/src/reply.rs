@@ -1,13 +1,12 @@
 //! The responses of the API.
 
 use bytes::Bytes;
-use weir_base::Rng;
 use weir_flags_codec::etag::EntityTag;
 use weir_http::{compression::Coding, filter::WholeResponse};
 use weir_http_codec::{Fields, Known};
 
 use crate::{
-    edge::seed,
+    edge::random_in,
     limits::{RETRY_AFTER_SECONDS, STREAM_RETRY_AFTER_SECONDS},
 };
 
@@ -19,20 +18,15 @@ pub(crate) fn empty(status: u16) -> WholeResponse {
 /// The state that the request needs is not there yet.
 pub(crate) fn later() -> WholeResponse {
     let mut response = empty(503);
-    response.fields.add(Known::RetryAfter, seconds(RETRY_AFTER_SECONDS).as_bytes());
+    response.fields.add(Known::RetryAfter, random_in(RETRY_AFTER_SECONDS).to_string().as_bytes());
     response
 }
 
 /// There are too many streams.
 pub(crate) fn too_many_streams() -> WholeResponse {
     let mut response = empty(429);
-    response.fields.add(Known::RetryAfter, seconds(STREAM_RETRY_AFTER_SECONDS).as_bytes());
+    response.fields.add(Known::RetryAfter, random_in(STREAM_RETRY_AFTER_SECONDS).to_string().as_bytes());
     response
-}
-
-/// A random wait from the lowest to the highest.
-fn seconds((low, high): (u64, u64)) -> String {
-    (low + Rng::new(seed()).below(high - low + 1)).to_string()
 }
 
 /// A document.

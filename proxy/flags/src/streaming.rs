@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_base::{Rng, time::turn};
+use weir_base::time::turn;
 use weir_engine::Deadline;
 use weir_flags_codec::etag::revision;
 use weir_flags_session::{Token, delta::StreamEvent};
@@ -22,7 +22,7 @@ use weir_http_codec::{Fields, Known};
 use crate::{
     access::{Access, Denial, Sight, is_still_good},
     client_api::{Selection, bad_query},
-    edge::{Edge, View, Watch, Watched, seed},
+    edge::{Edge, View, Watch, Watched, random_in},
     environment::Following,
     flight::NotMade,
     limits::{STREAM_EVENT_RETRY_MILLIS, STREAM_KEEP_ALIVE, STREAM_RETRY_MILLIS},
@@ -187,10 +187,6 @@ fn retry() -> Bytes {
     format!("retry: {}\n", random_in(STREAM_RETRY_MILLIS)).into()
 }
 
-fn random_in((low, high): (u64, u64)) -> u64 {
-    low + Rng::new(seed()).below(high - low + 1)
-}
-
 /// A place among the streams of the listener, until it is dropped.
 struct StreamPlace(Arc<Edge>);
 
@@ -252,7 +248,7 @@ mod tests {
         edge.publish(view(1), Watched::Flags);
         let (seen, token) = (edge.view(), token());
         let environment = seen.environment(&token).expect("it has flags").clone();
-        let stream = FlagStream {
+        let mut stream = FlagStream {
             _place: StreamPlace::take(edge, 1).expect("room"),
             following: environment.scope(token.projects()).follow(),
             token,
@@ -264,8 +260,14 @@ mod tests {
             keep_alive: weir_engine::deadline(),
             seen,
         };
+        stream.first.by_ref().for_each(drop);
         stream.keep_alive.set(turn::now().saturating_add(STREAM_KEEP_ALIVE));
         stream
+    }
+
+    /// Whether there is nothing to send now.
+    async fn waits(stream: &mut FlagStream) -> bool {
+        poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await
     }
 
     #[test]
@@ -273,7 +275,6 @@ mod tests {
         on_worker(|| async {
             let edge = Arc::<Edge>::default();
             let mut stream = stream(&edge);
-            stream.first.by_ref().for_each(drop);
             let environment = stream.seen.environment(&stream.token).expect("it has flags").clone();
             let scope = environment.scope(stream.token.projects());
             let (go, gate) = mpsc::channel::<()>();
@@ -290,7 +291,7 @@ mod tests {
                 work
             };
             let others: Vec<_> = (0..FLIGHTS_MAX).map(occupy).collect();
-            assert!(poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await);
+            assert!(waits(&mut stream).await);
             assert!(matches!(stream.news, News::Owed(_)), "there is no room");
             stream.keep_alive.set(turn::now());
             let comment = poll_fn(|context| stream.poll_next(context)).await.and_then(Result::ok);
@@ -299,18 +300,14 @@ mod tests {
             let event = poll_fn(|context| stream.poll_next(context)).await.and_then(Result::ok).expect("it goes on");
             assert!(event.starts_with(b"event: unleash-updated\n") && event.len() > WRITE_AT_ONCE_MAX);
             assert!(stream.client == environment.snapshot.revision() && matches!(stream.news, News::Nothing));
-            assert!(
-                poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await,
-                "nothing else is new"
-            );
+            assert!(waits(&mut stream).await, "nothing else is new");
         });
     }
 
     /// A stream whose event is under way.
     async fn under_way(edge: &Arc<Edge>) -> FlagStream {
         let mut stream = stream(edge);
-        stream.first.by_ref().for_each(drop);
-        assert!(poll_fn(|context| Poll::Ready(stream.poll_next(context).is_pending())).await);
+        assert!(waits(&mut stream).await);
         assert!(matches!(stream.news, News::UnderWay(..)));
         stream
     }
@@ -357,7 +354,6 @@ mod tests {
         on_worker(|| async {
             let edge = Arc::<Edge>::default();
             let mut stream = stream(&edge);
-            stream.first.by_ref().for_each(drop);
             stream.news = News::UnderWay(Box::pin(std::future::ready(Err(NotMade::Panicked))), 0);
             assert!(poll_fn(|context| stream.poll_next(context)).await.is_none());
         });
