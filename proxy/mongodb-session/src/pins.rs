@@ -75,6 +75,17 @@ impl Pins {
         Pins { limits, cursors: Cursors::default(), transactions: Transactions::default() }
     }
 
+    /// Other bounds, for what is pinned from now on.
+    pub fn set_limits(&mut self, limits: PinLimits) {
+        self.limits = limits;
+    }
+
+    /// The owner has a cursor or a transaction.
+    #[must_use]
+    pub fn has_any(&self, owner: &Owner) -> bool {
+        self.cursors.count(owner) > 0 || self.transactions.count(owner) > 0
+    }
+
     /// Nothing is pinned.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -24,7 +24,7 @@ use weir_base::error::Culprit;
 use weir_base::time::Time;
 use weir_base::violation::Violation;
 use weir_mongodb_codec::command::Command;
-use weir_mongodb_codec::header::Header;
+use weir_mongodb_codec::header::{HEADER_BYTES, Header};
 use weir_mongodb_codec::limits::{MESSAGE_BYTES_MAX, PREAUTH_MESSAGE_BYTES_MAX};
 use weir_mongodb_codec::message::Flags;
 use weir_mongodb_codec::reply::Reply;
@@ -156,6 +156,21 @@ impl Session {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         matches!(self.state, State::Idle) && self.own.is_empty()
+    }
+
+    /// Cursors or transactions of this connection's own are pinned.
+    #[must_use]
+    pub fn has_pins(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// Refuses a message that the shell cannot hold as far as its body. `first` begins with its header.
+    pub fn refuse_unread(&mut self, header: &Header, first: &[u8], refusal: &Refusal, out: &mut Vec<u8>) {
+        let bits = first.get(HEADER_BYTES..).and_then(<[u8]>::first_chunk);
+        let flags = bits.map_or(Flags::empty(), |bits| Flags::from_bits_truncate(u32::from_le_bytes(*bits)));
+        let wants_reply = !flags.contains(Flags::MORE_TO_COME);
+        let id = self.next_id();
+        Asker { id: header.request, form: Form::Msg, wants_reply }.refuse(out, id, refusal);
     }
 
     /// Takes commands that the shell sends on the gateway's own behalf.
