@@ -80,6 +80,9 @@ const FUZZED: &[&str] = &[
 const POSTGRES: &[&str] =
     &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
 
+/// The packages that decide the meaning of MongoDB sessions.
+const MONGODB: &[&str] = &["weir-mongodb", "weir-mongodb-session", "weir-mongodb-codec", "weir-sasl", "weir-upstream"];
+
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
@@ -102,6 +105,14 @@ const HTTP_PATHS: &[&str] = &[
     "examples/prometheus/",
 ];
 const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
+const MONGODB_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/mongodb/",
+    "tests/clients/mongodb/",
+    "tests/clients/postgres/python/checks.py",
+    "tests/Cargo.toml",
+    "weir/src/origin",
+];
 const AI_PATHS: &[&str] = &[
     "tests/src/",
     "tests/tests/ai/",
@@ -225,6 +236,17 @@ const LANES: &[Lane] = &[
         minutes: 8,
         programs: true,
         body: |run| products::all(run, "postgres"),
+        ..CODE
+    },
+    Lane {
+        name: "mongodb",
+        about: "MongoDB with real servers, the lab's scripted server, and drivers",
+        needs: &[Part::Servers, Part::Mongodb, Part::MongodbDrivers],
+        when: covers(&["weir-mongodb", "weir-origin"], PRODUCT, MONGODB_PATHS),
+        core: cores::MONGODB,
+        minutes: 8,
+        programs: true,
+        body: |run| products::all(run, "mongodb"),
         ..CODE
     },
     Lane {
@@ -401,6 +423,17 @@ const LANES: &[Lane] = &[
         work: Work::Waits,
         programs: true,
         body: suites::asyncpg,
+        ..CODE
+    },
+    Lane {
+        name: "suites:pymongo",
+        about: "PyMongo's own tests through Weir: they differ from a direct connection as listed",
+        needs: &[Part::Servers, Part::Mongodb, Part::PymongoSuite],
+        when: covers(&[], MONGODB, &["tests/suites/", "tests/src/", "tests/clients/mongodb/ferretdb/"]),
+        minutes: 7,
+        work: Work::Waits,
+        programs: true,
+        body: suites::pymongo,
         ..CODE
     },
     Lane {

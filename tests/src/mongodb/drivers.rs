@@ -51,8 +51,7 @@ pub enum Checks {
 
 impl Driver {
     /// All that know today's servers.
-    pub const ALL: [Self; 6] =
-        [Self::Pymongo, Self::Java, Self::Node, Self::Go, Self::PymongoAsync, Self::Mongoose];
+    pub const ALL: [Self; 6] = [Self::Pymongo, Self::Java, Self::Node, Self::Go, Self::PymongoAsync, Self::Mongoose];
 
     /// Those with logins of their own: the others log in as one of these does.
     pub const WITH_LOGINS: [Self; 4] = [Self::Pymongo, Self::Java, Self::Node, Self::Go];

@@ -12,7 +12,7 @@ use crate::port;
 use crate::stream::Address;
 
 /// Documents of each collection, and the size of each: a result of some batches.
-const WORDS: [&str; 4] = ["--documents", "500", "--document-bytes", "300"];
+const WORDS: [&str; 4] = ["--documents", "500", "--payload", "300"];
 
 /// A running server. It ends with this value.
 pub struct Scripted {

@@ -174,7 +174,9 @@ impl Reply {
     /// A text by the names on the way to it; empty if there is none.
     #[must_use]
     pub fn text(&self, path: &[&str]) -> String {
-        self.value(path).and_then(Value::as_string).map_or_else(String::new, |text| String::from_utf8_lossy(text).into())
+        self.value(path)
+            .and_then(Value::as_string)
+            .map_or_else(String::new, |text| String::from_utf8_lossy(text).into())
     }
 
     /// `ok` is 1.
@@ -207,7 +209,8 @@ impl Reply {
     #[must_use]
     pub fn batch(&self) -> Vec<i64> {
         let batch = self.value(&["cursor", "firstBatch"]).or_else(|| self.value(&["cursor", "nextBatch"]));
-        let documents = batch.and_then(|batch| batch.as_document().ok()?).into_iter().flat_map(Document::elements).flatten();
+        let documents =
+            batch.and_then(|batch| batch.as_document().ok()?).into_iter().flat_map(Document::elements).flatten();
         documents.filter_map(|one| one.value.as_document().ok()??.get(b"_id").ok()??.as_integer()).collect()
     }
 }
