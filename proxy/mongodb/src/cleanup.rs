@@ -15,7 +15,7 @@ use weir_upstream::{
     pooled::{Condition, Patience},
 };
 
-use crate::{server::whole_reply, service::Service, upstream::MongodbUpstream};
+use crate::{own_request, service::Service, upstream::MongodbUpstream};
 
 /// Commands that wait. Default 10,000, as many as an owner may have cursors: further ones are left to the server, which ends what nobody
 /// uses by itself.
@@ -24,8 +24,6 @@ const WAITING_MAX: usize = 10_000;
 const RUNNING_MAX: usize = 8;
 /// For a connection and for the reply. Default 5 s each: they wait for no user.
 const STEP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a reply.
-const REPLY_BYTES_MAX: usize = 64 * 1024;
 
 /// The commands of one listener on one worker.
 #[derive(Default)]
@@ -78,9 +76,8 @@ async fn carry_out(cleanup: &Cleanup, upstream: &Rc<MongodbUpstream>) -> &'stati
     let patience = Patience { since, deadline: since.saturating_add(STEP_TIMEOUT), notify_at: None };
     let Ok(mut server) = upstream.pool().acquire(wanted, patience, || {}).await else { return "no_server" };
     let stream = server.stream();
-    stream.output.with(|out| cleanup.write(out, 1));
-    match timeout(STEP_TIMEOUT, whole_reply(stream, 1, REPLY_BYTES_MAX)).await {
-        Ok(Ok(_)) => {
+    match timeout(STEP_TIMEOUT, own_request::clean(stream, cleanup)).await {
+        Ok(Ok(())) => {
             server.give_back(Condition::Clean);
             "done"
         }

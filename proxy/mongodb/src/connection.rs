@@ -6,6 +6,7 @@ mod leave;
 mod life;
 mod login;
 mod passthrough;
+mod replies;
 mod reply;
 mod surroundings;
 

@@ -13,6 +13,7 @@
 //! | `cleanup` | commands for cursors and transactions that have lost their client |
 //! | `upstream` | one upstream on one worker: its pools, and the members of its set |
 //! | `server` | servers as their pools see them: login, check, probe |
+//! | `own_request` | hello, ping, killCursors and abortTransaction of the gateway's own |
 //! | `monitor` | looks at servers: roles, members, who takes over |
 //! | `watch` | the knowledge of all workers about one server |
 //! | `topology` | the servers as a whole: roles, choices, what a listener can promise |
@@ -25,6 +26,7 @@ mod cleanup;
 mod connection;
 mod metrics;
 mod monitor;
+mod own_request;
 mod preference;
 mod server;
 mod service;

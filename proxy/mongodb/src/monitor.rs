@@ -17,16 +17,13 @@ use std::{
 
 use weir_base::time::turn;
 use weir_engine::{Stream, settings::Address, timeout};
-use weir_mongodb_codec::{
-    message::{self, Flags, Ids, Message},
-    reply::Reply,
-};
-use weir_mongodb_session::{server_hello::ServerHello, server_login::MESSAGE_BYTES_MAX};
+use weir_mongodb_session::server_hello::ServerHello;
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::Fitness;
 
 use crate::{
-    server::{log_in, stranger, whole_reply},
+    own_request,
+    server::{log_in, stranger},
     topology::Role,
     upstream::{MongodbUpstream, Servers},
 };
@@ -35,8 +32,8 @@ use crate::{
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The least time between two looks, however often sessions have a reason for one. Default 100 ms.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// Code of a server that does not have the command.
-const COMMAND_NOT_FOUND: i32 = 59;
+/// The time between two looks while a set has no primary. Default 500 ms, as drivers have it.
+const ELECTION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Gives each server of the upstream a monitor, if it has none.
 pub(crate) fn begin(upstream: &Rc<MongodbUpstream>) {
@@ -53,8 +50,6 @@ pub(crate) fn begin(upstream: &Rc<MongodbUpstream>) {
 #[derive(Default)]
 struct Line {
     stream: Option<Stream>,
-    /// The id of the last hello.
-    last_id: i32,
     /// The server knows isMaster alone.
     is_legacy: bool,
 }
@@ -68,12 +63,13 @@ async fn watch(upstream: Weak<MongodbUpstream>, address: Address) {
             held.monitored.borrow_mut().retain(|own| *own != address);
             return;
         };
-        let interval = held.own_settings().heartbeat_interval;
         drop(held);
         let hello = line.look(&servers, number).await;
         let Some(held) = upstream.upgrade().filter(|upstream| !upstream.is_retired()) else { return };
         servers.watch_ref(number).note(hello, turn::now());
         settle(&held);
+        let interval = held.own_settings().heartbeat_interval;
+        let interval = if held.topology().lacks_primary() { interval.min(ELECTION_INTERVAL) } else { interval };
         let watch = servers.watch(number);
         drop((held, servers));
         weir_engine::sleep(LOOK_PAUSE.min(interval)).await;
@@ -111,7 +107,7 @@ impl Line {
     ) -> io::Result<(Stream, ServerHello)> {
         match stream {
             Some(mut stream) => {
-                let hello = self.say_hello(&mut stream).await?;
+                let hello = own_request::hello(&mut stream, &mut self.is_legacy).await?;
                 Ok((stream, hello))
             }
             None => {
@@ -121,29 +117,8 @@ impl Line {
                 let keys = RefCell::new(KeyCache::new(1, [0; 32]));
                 let hello = log_in(&mut stream, stranger(target.has_tls()), &keys).await;
                 let hello = hello.map_err(|_| io::Error::other("the server refused the hello"))?;
-                (self.last_id, self.is_legacy) = (1, false);
+                self.is_legacy = false;
                 Ok((stream, hello))
-            }
-        }
-    }
-
-    async fn say_hello(&mut self, stream: &mut Stream) -> io::Result<ServerHello> {
-        loop {
-            self.last_id = self.last_id.wrapping_add(1);
-            let (request, name) = (self.last_id, if self.is_legacy { "isMaster" } else { "hello" });
-            stream.output.with(|out| {
-                message::write(out, Ids { request, response_to: 0 }, Flags::empty(), |body| {
-                    body.int32(name, 1);
-                    body.string("$db", "admin");
-                });
-            });
-            let bytes = whole_reply(stream, request, MESSAGE_BYTES_MAX).await?;
-            let body = Message::read(&bytes).map_err(io::Error::other)?.body;
-            let reply = Reply::read(body).map_err(io::Error::other)?;
-            match reply.code {
-                _ if reply.is_ok => return ServerHello::read(body).map_err(io::Error::other),
-                Some(COMMAND_NOT_FOUND) if !self.is_legacy => self.is_legacy = true,
-                _ => return Err(io::Error::other("the server refused the hello")),
             }
         }
     }
@@ -155,6 +130,11 @@ fn settle(upstream: &Rc<MongodbUpstream>) {
         follow_set(upstream);
     }
     let (servers, topology) = (upstream.servers(), upstream.topology());
+    let had_primary = upstream.has_primary.replace(!topology.lacks_primary());
+    if had_primary && topology.lacks_primary() {
+        // The others may know of a successor.
+        (0..topology.roles().len()).for_each(|number| servers.watch_ref(number).suspect());
+    }
     for (number, role) in topology.roles().iter().enumerate() {
         let fitness = if *role == Role::None { Fitness::Unfit } else { Fitness::Fit };
         if servers.watch_ref(number).set_fitness(fitness) {

@@ -11,11 +11,7 @@ use std::{
 use weir_base::Secret;
 use weir_engine::Stream;
 use weir_listener::login::{derive, entropy};
-use weir_mongodb_codec::{
-    frame::Framer,
-    message::{self, Flags, Ids, Message},
-    reply::Reply,
-};
+use weir_mongodb_codec::compressed::Compressor;
 use weir_mongodb_session::{
     server_hello::ServerHello,
     server_login::{Credential, Failure, Progress, ServerIdentity, ServerLogin, Step},
@@ -27,14 +23,13 @@ use weir_upstream::{
 };
 
 use crate::{
+    own_request,
     settings::{AuthMechanism, MongodbUpstreamSettings},
     watch::ServerWatch,
 };
 
 /// Derived keys that are remembered: of each upstream user one.
 const DERIVED_KEYS_MAX: usize = 64;
-/// Bytes of the reply to a check. Default 64 KiB: it has about 100, and more with the time of a cluster.
-const CHECK_BYTES_MAX: usize = 64 * 1024;
 /// The name under which servers log the gateway.
 pub(crate) const APPLICATION: &str = "weir";
 
@@ -96,16 +91,22 @@ impl fmt::Debug for PoolKey {
 /// The servers of one upstream on one worker.
 pub struct MongodbServer {
     keys: RefCell<KeyCache>,
+    /// Those that connections may agree on.
+    compressors: Vec<Compressor>,
 }
 
-/// The state of a connection between two clients. There is none: all that lasts is at the server, by cursor or logical session.
+/// The state of a connection: all else that lasts is at the server, by cursor or logical session.
 #[derive(Debug, Default)]
-pub struct ServerState;
+pub struct ServerState {
+    /// Compressors that both sides have agreed on.
+    pub(crate) compressors: Vec<Compressor>,
+}
 
 impl MongodbServer {
     /// Servers without a connection yet.
-    pub(crate) fn new() -> Self {
-        Self { keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *entropy::process_bytes())) }
+    pub(crate) fn new(settings: &MongodbUpstreamSettings) -> Self {
+        let keys = RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *entropy::process_bytes()));
+        Self { keys, compressors: settings.compressors.clone() }
     }
 }
 
@@ -136,8 +137,11 @@ impl PooledProtocol for MongodbServer {
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
-        log_in(stream, key.identity(target), &self.keys).await?;
-        Ok(ServerState)
+        let compressors = self.compressors.clone();
+        let hello = log_in(stream, (key.identity(target), compressors), &self.keys).await?;
+        // A server lists none that was not offered.
+        let compressors = hello.compressors.into_iter().filter(|one| self.compressors.contains(one)).collect();
+        Ok(ServerState { compressors })
     }
 
     /// A server says nothing unasked.
@@ -150,17 +154,8 @@ impl PooledProtocol for MongodbServer {
         false
     }
 
-    /// A ping, which every user may send.
     async fn check(&self, stream: &mut Stream, _: &mut ServerState) -> bool {
-        stream.output.with(|out| {
-            message::write(out, Ids { request: CHECK_ID, response_to: 0 }, Flags::empty(), |body| {
-                body.int32("ping", 1);
-                body.string("$db", "admin");
-            });
-        });
-        let Ok(reply) = whole_reply(stream, CHECK_ID, CHECK_BYTES_MAX).await else { return false };
-        let body = Message::read(&reply).ok().map(|message| message.body);
-        body.and_then(|body| Reply::read(body).ok()).is_some_and(|reply| reply.is_ok)
+        own_request::ping(stream).await.is_ok()
     }
 
     fn pack(&self, state: ServerState) -> ServerState {
@@ -172,42 +167,17 @@ impl PooledProtocol for MongodbServer {
     }
 }
 
-/// The id of the gateway's own requests. Each is alone on its connection.
-const CHECK_ID: i32 = 1;
-
-/// Reads the reply to a request of the gateway's own: one whole message and nothing behind it.
-///
-/// # Errors
-/// The connection broke, or the server broke a rule.
-pub(crate) async fn whole_reply(stream: &mut Stream, request: i32, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let mut received = Vec::new();
-    loop {
-        match stream.reader.receive().await? {
-            Some(chunk) => received.extend_from_slice(&chunk),
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-        let Some(piece) = Framer::default().next(&received).map_err(io::Error::other)? else { continue };
-        if piece.header.bytes > bytes_max || piece.header.response_to != request || received.len() > piece.header.bytes
-        {
-            return Err(io::Error::other("the server broke a rule of the protocol"));
-        }
-        if piece.is_whole() {
-            return Ok(received);
-        }
-    }
-}
-
 /// Logs a fresh connection in, or says hello where the identity has no credential.
 pub(crate) async fn log_in(
     stream: &mut Stream,
-    identity: ServerIdentity,
+    (identity, compressors): (ServerIdentity, Vec<Compressor>),
     keys: &RefCell<KeyCache>,
 ) -> Result<ServerHello, LoginError> {
     let mut random = [0; NONCE_RANDOM_BYTES];
     if !entropy::fill(&mut random) {
         return Err(io::Error::other("the system has no randomness").into());
     }
-    let mut login = ServerLogin::new(identity, Nonce::from_random(&random));
+    let mut login = ServerLogin::new(identity, Nonce::from_random(&random)).with_compressors(compressors);
     stream.output.with(|out| login.start(out));
     let mut input = Vec::new();
     loop {
@@ -242,22 +212,20 @@ fn failed(failure: Failure) -> LoginError {
 }
 
 /// An identity that says hello and does not log in.
-pub(crate) fn stranger(is_encrypted: bool) -> ServerIdentity {
+pub(crate) fn stranger(is_encrypted: bool) -> (ServerIdentity, Vec<Compressor>) {
     let nobody = || "".into();
     let application = APPLICATION.into();
-    ServerIdentity { user: nobody(), source: nobody(), credential: Credential::None, application, is_encrypted }
+    let identity =
+        ServerIdentity { user: nobody(), source: nobody(), credential: Credential::None, application, is_encrypted };
+    (identity, Vec::new())
 }
 
-/// The health check of a server: it takes a connection and replies to hello, whatever it replies.
-pub struct HelloProbe;
+/// The health check of a server: it takes a connection and replies to hello.
+pub(crate) struct HelloProbe;
 
 impl Probe for HelloProbe {
     async fn check(&self, mut stream: Stream) -> io::Result<Option<Stream>> {
-        let keys = RefCell::new(KeyCache::new(1, [0; 32]));
-        match log_in(&mut stream, stranger(false), &keys).await {
-            Ok(_) => Ok(None),
-            Err(LoginError::Broken(error)) => Err(error),
-            Err(LoginError::Refused { text, .. } | LoginError::Busy { text }) => Err(io::Error::other(text)),
-        }
+        own_request::hello(&mut stream, &mut false).await?;
+        Ok(Some(stream))
     }
 }

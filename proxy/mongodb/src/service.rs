@@ -19,7 +19,7 @@ use weir_mongodb_session::{
     login::{LoginPolicy, Methods},
     pins::Cleanup,
 };
-use weir_sasl::KeyCache;
+use weir_sasl::{KeyCache, Mechanism};
 
 use crate::{
     cleanup::{self, Cleaner},
@@ -50,10 +50,17 @@ impl Made {
     }
 }
 
+const fn method(mechanism: Mechanism) -> Methods {
+    match mechanism.unbound() {
+        Mechanism::ScramSha1 => Methods::SCRAM_SHA_1,
+        _ => Methods::SCRAM_SHA_256,
+    }
+}
+
 fn login_policy(settings: &MongodbListenerSettings) -> LoginPolicy {
     let methods = match settings.auth {
         Auth::None => Methods::default(),
-        Auth::Scram => Methods::SCRAM_SHA_256.and(Methods::SCRAM_SHA_1),
+        Auth::Scram => settings.mechanisms.iter().fold(Methods::default(), |all, one| all.and(method(*one))),
         Auth::X509 => Methods::X509,
         Auth::Plain => Methods::PLAIN,
         Auth::Passthrough => Methods::RELAYED,

@@ -149,6 +149,9 @@ pub struct MongodbUpstreamSettings {
     /// The name of the replica set. Then the endpoints are seeds: its members are found and followed. `None`: the endpoints are the
     /// servers, each with the role that it reports.
     pub replica_set: Option<String>,
+    /// Compressors that connections to the servers may use, the best one first. A compressed request of a client goes on as it came where
+    /// its server has its compressor, and so does the reply. Default none: every message to a server is plain.
+    pub compressors: Vec<Compressor>,
     /// See [`HEARTBEAT_INTERVAL`].
     pub heartbeat_interval: Duration,
     /// Sizes and ages of the pools; see [`POOL_SIZE`].
@@ -163,6 +166,7 @@ impl Default for MongodbUpstreamSettings {
             auth_mechanism: AuthMechanism::default(),
             auth_source: AUTH_SOURCE.to_owned(),
             replica_set: None,
+            compressors: Vec::new(),
             heartbeat_interval: HEARTBEAT_INTERVAL,
             pool: PooledSettings { pool_size: POOL_SIZE, ..PooledSettings::default() },
         }

@@ -89,6 +89,11 @@ impl Topology {
         &self.roles
     }
 
+    /// The servers are a set, and none of them is its primary.
+    pub(crate) fn lacks_primary(&self) -> bool {
+        self.primary.is_none() && !self.roles.contains(&Role::Any)
+    }
+
     fn bits(&self, is_in: impl Fn(usize) -> bool) -> u64 {
         (0..self.roles.len().min(64)).fold(0, |bits, number| bits | u64::from(is_in(number)) << number)
     }

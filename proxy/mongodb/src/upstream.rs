@@ -93,6 +93,8 @@ pub struct MongodbUpstream {
     watches: bool,
     /// The servers that have a monitor.
     pub(crate) monitored: RefCell<Vec<Address>>,
+    /// The set had a primary at the last look.
+    pub(crate) has_primary: Cell<bool>,
     is_retired: Cell<bool>,
 }
 
@@ -125,6 +127,7 @@ impl MongodbUpstream {
             topology: RefCell::new((u64::MAX, Rc::new(Topology::new(Vec::new(), None)))),
             watches,
             monitored: RefCell::default(),
+            has_primary: Cell::new(false),
             is_retired: Cell::new(false),
         });
         if watches {
@@ -258,5 +261,5 @@ fn make(
     let settings = UpstreamSettings { endpoints, ..settings.clone() };
     let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), settings.name.clone());
     let probe = watches.then_some(HelloProbe);
-    Servers::new(settings, own.pool.clone(), MongodbServer::new(), &shares, metrics, probe)
+    Servers::new(settings, own.pool.clone(), MongodbServer::new(own), &shares, metrics, probe)
 }

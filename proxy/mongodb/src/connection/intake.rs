@@ -6,14 +6,17 @@ use weir_base::{error::Culprit, time::turn, violation::Violation};
 use weir_listener::CloseReason;
 use weir_mongodb_codec::{
     MessageError,
-    compressed::Compressed,
+    compressed::{Compressed, Compressor},
     header::{Header, OpCode},
     limits::PREAUTH_MESSAGE_BYTES_MAX,
     sections::SectionFramer,
 };
 use weir_mongodb_session::{Next, Refusal, Request, Want};
 
-use super::life::{Life, Routed, Sending, Stage};
+use super::life::{Life, Routed, Sending, Stage, has_room_for};
+
+/// A request as it came, if it was compressed, and its compressor.
+pub(super) type Packed<'a> = Option<(&'a [u8], Compressor)>;
 
 impl Life<'_> {
     /// Bytes of the client.
@@ -93,7 +96,7 @@ impl Life<'_> {
         }
         let whole = rest.get(..header.bytes);
         match (header.op_code, whole) {
-            (OpCode::Msg | OpCode::Query, Some(message)) => self.begin(message, &header, false),
+            (OpCode::Msg | OpCode::Query, Some(message)) => self.begin(message, &header, None),
             (OpCode::Msg, None) if header.bytes > self.scene.settings.held_bytes_max => self.begin_long(rest, &header),
             (OpCode::Compressed, Some(message)) => self.begin_compressed(message),
             (OpCode::Compressed, None) if !self.charge() => {
@@ -118,7 +121,7 @@ impl Life<'_> {
     /// A long message of which the first part is here: its body decides where the rest goes.
     fn begin_long(&mut self, rest: &[u8], header: &Header) -> Result<Option<usize>, CloseReason> {
         match Request::read_first(header, rest) {
-            Ok(Some(_)) => self.begin(rest, header, false),
+            Ok(Some(_)) => self.begin(rest, header, None),
             Ok(None) if rest.len() >= self.scene.settings.held_bytes_max => {
                 self.refuse_long(rest, header);
                 Ok(Some(rest.len()))
@@ -143,7 +146,7 @@ impl Life<'_> {
         if !self.scene.settings.compressors.contains(&compressed.compressor) {
             return Err(self.broken(MessageError::Compressor(compressed.compressor.number())));
         }
-        if !self.has_room_for(compressed.inflated) {
+        if !has_room_for(&self.connection.handle, compressed.inflated) {
             self.connection.service.metrics.shed("buffered_bytes");
             return Err(CloseReason::Ended("buffered_bytes"));
         }
@@ -161,9 +164,10 @@ impl Life<'_> {
         if header.bytes > most {
             return Err(self.broken(MessageError::InflatedSize { claimed: header.bytes as i32 }));
         }
-        let begun = self.begin(&inflated, &header, true)?;
+        let packed = Some((message, compressed.compressor));
+        let begun = self.begin(&inflated, &header, packed)?;
         if matches!(self.stage, Stage::Routed(_)) {
-            self.inflated = inflated;
+            (self.inflated, self.packed) = (inflated, message.to_vec());
         }
         // Where the request waits for something else than a server, it is inflated again.
         let is_taken = begun.is_some() || matches!(self.stage, Stage::Routed(_));
@@ -171,7 +175,7 @@ impl Life<'_> {
     }
 
     /// A request whose body is in `bytes`.
-    fn begin(&mut self, bytes: &[u8], header: &Header, is_inflated: bool) -> Result<Option<usize>, CloseReason> {
+    fn begin(&mut self, bytes: &[u8], header: &Header, packed: Packed<'_>) -> Result<Option<usize>, CloseReason> {
         self.partial_since = None;
         if self.scene.presented.is_none() {
             self.stage = Stage::Unpresented;
@@ -194,7 +198,7 @@ impl Life<'_> {
         let next = self.session.on_request(&request, &io, &mut self.own);
         self.lease.wanted = turn::now();
         match next {
-            Next::Take(want) => return self.take(want, bytes, header, is_inflated),
+            Next::Take(want) => return self.take(want, bytes, header, packed),
             Next::Replied => self.answer(before, None)?,
             Next::Wait => {
                 self.give_own();
@@ -222,17 +226,21 @@ impl Life<'_> {
         want: Want,
         bytes: &[u8],
         header: &Header,
-        is_inflated: bool,
+        packed: Packed<'_>,
     ) -> Result<Option<usize>, CloseReason> {
         self.note_command(header);
         match self.acquire(want) {
             Some(server) => {
                 self.attach(server);
-                self.send(bytes, header)?;
+                match packed {
+                    Some(packed) => self.send_packed(bytes, packed),
+                    None => self.send(bytes, header)?,
+                }
                 Ok(Some(bytes.len()))
             }
             None => {
-                self.stage = Stage::Routed(Routed { header: *header, is_inflated });
+                self.stage =
+                    Stage::Routed(Routed { header: *header, packed: packed.map(|(_, compressor)| compressor) });
                 Ok(None)
             }
         }
@@ -252,6 +260,17 @@ impl Life<'_> {
         self.partial_since = Some(turn::now());
         self.stage = Stage::Sending(Box::new(Sending { left: header.bytes - bytes.len(), sections }));
         Ok(())
+    }
+
+    /// Sends an inflated request: as it came, if the server has agreed on its compressor, else inflated.
+    pub(super) fn send_packed(&mut self, inflated: &[u8], (packed, compressor): (&[u8], Compressor)) {
+        if self.lease.server.as_ref().is_some_and(|server| server.has(compressor)) {
+            self.lease.replies.begin(Some(compressor));
+            self.lease.append(packed);
+        } else {
+            self.lease.append(inflated);
+        }
+        self.sent();
     }
 
     /// More of a request that is on its way. Returns how many bytes of `rest` were of it. A flaw ends both connections: the server acts

@@ -15,7 +15,7 @@ use weir_base::{
 };
 use weir_engine::{Chunk, Stream};
 use weir_listener::{CloseReason, Stage as TimedStage, Timing};
-use weir_mongodb_codec::{bson::Document, frame::Framer, header::Header, reply::Labels, reply::ReplyFollower};
+use weir_mongodb_codec::{bson::Document, compressed::Compressor, header::Header, reply::Labels};
 use weir_mongodb_session::{ReadMode, Refusal, Want, pins::ServerId};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{
@@ -26,6 +26,7 @@ use weir_upstream::{
 use super::{
     life::{Life, Stage},
     passthrough::OwnLine,
+    replies::Replies,
 };
 use crate::{preference::Preference, server::MongodbServer, upstream::MongodbUpstream};
 
@@ -77,12 +78,9 @@ pub(super) struct Lease {
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
-    pub(super) framer: Framer,
-    pub(super) follower: Option<ReplyFollower>,
-    /// The beginning of a header that is not whole, or of a message that is read whole.
-    pub(super) head: Vec<u8>,
-    /// A part of the reply has gone to the client.
-    pub(super) is_begun: bool,
+    pub(super) replies: Replies,
+    /// A reply to a part of a login, as far as it is here.
+    pub(super) relay_reply: Vec<u8>,
     pub(super) is_error: bool,
     /// When the pins of the connection were looked at last.
     pub(super) pins_seen: Time,
@@ -108,6 +106,14 @@ impl Link {
         match self {
             Self::Pooled(server) => server.id(),
             Self::Own(_) => 0,
+        }
+    }
+
+    /// The server has agreed on this compressor.
+    pub(super) fn has(&self, compressor: Compressor) -> bool {
+        match self {
+            Self::Pooled(server) => server.state_ref().compressors.contains(&compressor),
+            Self::Own(_) => false,
         }
     }
 
@@ -157,13 +163,6 @@ impl Lease {
     /// The client has a connection of its own to a server.
     pub(super) fn has_own(&self) -> bool {
         self.own.is_some() || matches!(self.server, Some(Link::Own(_)))
-    }
-
-    /// Forgets the reply before.
-    fn reset(&mut self) {
-        (self.framer, self.follower) = (Framer::default(), None);
-        self.head.clear();
-        (self.is_begun, self.is_error) = (false, false);
     }
 }
 
@@ -252,8 +251,8 @@ impl Life<'_> {
     /// The client holds `server` from now on.
     pub(super) fn attach(&mut self, mut server: Link) {
         let now = turn::now();
-        self.lease.reset();
-        self.lease.got = now;
+        self.lease.replies.begin(None);
+        (self.lease.got, self.lease.is_error) = (now, false);
         if self.lease.acquiring.take().is_some()
             && let Some(metrics) = &self.scene.tally.borrow().metrics
         {
@@ -275,9 +274,9 @@ impl Life<'_> {
             return Ok(());
         };
         self.attach(server);
-        if routed.is_inflated {
-            let message = std::mem::take(&mut self.inflated);
-            self.send(&message, &routed.header)?;
+        if let Some(compressor) = routed.packed {
+            let (inflated, packed) = (std::mem::take(&mut self.inflated), std::mem::take(&mut self.packed));
+            self.send_packed(&inflated, (&packed, compressor));
         } else {
             let mut input = std::mem::take(&mut self.input);
             let here = input.len().min(routed.header.bytes);
@@ -300,8 +299,8 @@ impl Life<'_> {
         let refusal = self.refusal(error);
         self.session.on_no_server(&refusal, &self.scene.io(None), &mut self.own);
         self.give_own();
-        if routed.is_inflated {
-            self.inflated = Vec::new();
+        if routed.packed.is_some() {
+            (self.inflated, self.packed) = (Vec::new(), Vec::new());
         } else {
             let here = self.input.len().min(routed.header.bytes);
             self.input.drain(..here);

@@ -1,19 +1,26 @@
 //! The end of a session: a reply that its client will not see is read to its end, and what the client has left behind is given back.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
-use weir_base::{error::Culprit, exchange::LossCause, violation::Violation};
+use weir_base::exchange::LossCause;
 use weir_engine::timeout;
-use weir_mongodb_codec::{frame::Framer, header::HEADER_BYTES, reply::ReplyFollower};
-use weir_mongodb_session::{AfterReply, Leave, Session};
+use weir_mongodb_codec::reply::Reply;
+use weir_mongodb_session::{Leave, Session};
 use weir_upstream::pooled::Condition;
 
-use super::{lease::Link, life::Life, surroundings::Scene};
+use super::{
+    lease::Link,
+    life::{Life, Stage},
+    replies::{Replies, Sink, Taken},
+    surroundings::Scene,
+};
 use crate::upstream::MongodbUpstream;
-use std::rc::Rc;
 
 /// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for nobody, and its connection is closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a compressed reply that is inflated for nobody. Default 1 MiB: beyond, the connection is closed.
+const INFLATED_BYTES_MAX: usize = 1024 * 1024;
 
 /// A session without a client.
 struct Remains {
@@ -21,15 +28,13 @@ struct Remains {
     scene: Scene,
     upstream: Rc<MongodbUpstream>,
     server: Link,
-    framer: Framer,
-    follower: Option<ReplyFollower>,
-    head: Vec<u8>,
+    replies: Replies,
 }
 
 impl Life<'_> {
     /// The client is gone, or its connection ends.
     pub(super) fn leave(self: Box<Self>) {
-        let is_sent = matches!(self.stage, super::life::Stage::Replying);
+        let (is_sent, is_flushing) = (matches!(self.stage, Stage::Replying), matches!(self.stage, Stage::Flushing));
         let Self { mut session, scene, upstream, mut lease, connection, .. } = *self;
         let entry = connection.handle.entry();
         entry.wait(None);
@@ -39,13 +44,16 @@ impl Life<'_> {
         match (leave, server) {
             (Leave::Drain, Some(mut server)) => {
                 server.stream().output.charge_to(None);
-                let (framer, follower, head) = (lease.framer, lease.follower.take(), std::mem::take(&mut lease.head));
-                let remains = Remains { session, scene, upstream, server, framer, follower, head };
+                let replies = std::mem::take(&mut lease.replies);
+                let remains = Remains { session, scene, upstream, server, replies };
                 weir_engine::spawn(remains.drain()).detach();
             }
             (_, server) => {
-                if let Some(server) = server {
-                    server.close(LossCause::Retired);
+                match server {
+                    // A write without a reply is on its way: what it waits for is the server's own reading.
+                    Some(Link::Pooled(server)) if is_flushing => server.give_back(Condition::Clean),
+                    Some(server) => server.close(LossCause::Retired),
+                    None => {}
                 }
                 scene.service.clean(&upstream, session.cleanups());
             }
@@ -71,46 +79,24 @@ impl Remains {
     async fn read(&mut self) -> bool {
         loop {
             let Ok(Some(chunk)) = self.server.stream().reader.receive().await else { return false };
-            let mut bytes = std::mem::take(&mut self.head);
-            bytes.extend_from_slice(&chunk);
-            match self.take(&bytes) {
-                Ok(None) => {}
-                Ok(Some(rest)) => return rest == 0,
-                Err(violation) => {
-                    debug_assert_eq!(violation.culprit, Culprit::Upstream);
-                    return false;
-                }
+            match self.replies.take(&chunk, &mut self.session, &self.scene, &mut Nobody) {
+                Ok(Taken::More) => {}
+                Ok(Taken::Over { is_followed }) => return !is_followed,
+                Err(_) => return false,
             }
         }
     }
+}
 
-    /// Takes pieces of replies. `Some`: the exchange is over, and so many bytes are behind it.
-    fn take(&mut self, mut bytes: &[u8]) -> Result<Option<usize>, Violation> {
-        while !bytes.is_empty() {
-            let next = self.framer.next(bytes).map_err(|error| error.violation(Culprit::Upstream))?;
-            let Some(piece) = next else {
-                debug_assert!(bytes.len() < HEADER_BYTES, "only a header waits");
-                self.head.extend_from_slice(bytes);
-                return Ok(None);
-            };
-            let (part, rest) = bytes.split_at(piece.bytes);
-            if piece.is_start {
-                self.session.on_reply_head(&piece.header)?;
-                self.follower = Some(ReplyFollower::new(&piece.header));
-            }
-            let Some(follower) = &mut self.follower else { return Ok(Some(usize::MAX)) };
-            follower.take(part).map_err(|error| error.violation(Culprit::Upstream))?;
-            if piece.is_end() {
-                let text = "the reply ends inside of its body";
-                let short = || Violation::rule("mongodb_reply_short", Culprit::Upstream, text);
-                let (flags, reply) = follower.reply().ok_or_else(short)?;
-                let after = self.session.on_reply(&piece.header, flags, &reply, &self.scene.io(None))?;
-                if after == AfterReply::Return {
-                    return Ok(Some(rest.len()));
-                }
-            }
-            bytes = rest;
-        }
-        Ok(None)
+/// The bytes are of no use.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn pass(&mut self, _: &[u8]) {}
+
+    fn ended(&mut self, _: &Reply) {}
+
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        bytes <= INFLATED_BYTES_MAX
     }
 }

@@ -15,8 +15,8 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_reply_time};
-use weir_listener::{CloseReason, DRAIN_GAP, Drain, login::Waiting};
-use weir_mongodb_codec::{header::Header, sections::SectionFramer};
+use weir_listener::{CloseReason, ConnectionHandle, DRAIN_GAP, Drain, login::Waiting};
+use weir_mongodb_codec::{compressed::Compressor, header::Header, sections::SectionFramer};
 use weir_mongodb_session::{Session, face::Face, login::Peer};
 use weir_sasl::ScramKeys;
 
@@ -64,7 +64,7 @@ pub(super) enum Stage<'a> {
 pub(super) struct Routed {
     pub(super) header: Header,
     /// It was inflated, and does not stand at the front of the input.
-    pub(super) is_inflated: bool,
+    pub(super) packed: Option<Compressor>,
 }
 
 /// A request that is on its way, and not here whole.
@@ -122,8 +122,9 @@ pub(super) struct Life<'a> {
     pub(super) output: Output,
     /// Bytes of the client that wait.
     pub(super) input: Vec<u8>,
-    /// An inflated request that waits for a server.
+    /// An inflated request that waits for a server, and the same as it came.
     pub(super) inflated: Vec<u8>,
+    pub(super) packed: Vec<u8>,
     /// Replies of the gateway's own, before they are in the output. Empty between two calls.
     pub(super) own: Vec<u8>,
     pub(super) stage: Stage<'a>,
@@ -134,6 +135,8 @@ pub(super) struct Life<'a> {
     pub(super) is_shown: bool,
     /// The client has described itself.
     pub(super) is_described: bool,
+    /// The listener has another upstream, to which the client moves behind its exchange.
+    pub(super) is_outdated: bool,
     /// Since when a message is here in part.
     pub(super) partial_since: Option<Time>,
     pub(super) begun: Time,
@@ -179,12 +182,14 @@ impl<'a> Life<'a> {
             output: stream.output.clone(),
             input: Vec::new(),
             inflated: Vec::new(),
+            packed: Vec::new(),
             own: Vec::new(),
             stage: Stage::Request,
             lease: Lease::default(),
             has_waited: false,
             is_shown: false,
             is_described: false,
+            is_outdated: false,
             partial_since: None,
             begun: turn::now(),
             active: turn::now(),
@@ -329,15 +334,17 @@ impl Life<'_> {
         self.busy = is_busy.then(|| Busy::new(self.connection));
     }
 
-    /// Nothing of the client is under way. Cursors and transactions that others of its connections may go on with are counted as well,
-    /// unless the drain is firm.
+    /// Nothing of the client is under way. Its cursors and transactions count as well, unless the drain is firm: then they are given back
+    /// while there is time.
     fn is_idle(&self, is_firm: bool) -> bool {
         let is_between = matches!(self.stage, Stage::Request | Stage::Awaiting) && self.input.is_empty();
-        if !is_between || !(self.session.is_quiet() || self.session.is_awaiting()) {
-            return false;
+        if !is_between || is_firm {
+            return is_between;
         }
-        is_firm
-            || self.session.face() != Some(Face::Mongos)
+        if self.session.face() == Some(Face::LoadBalancer) {
+            return !self.session.has_pins();
+        }
+        self.session.face().is_none()
             || !self.scene.service.shared.with_pins(|pins| pins.has_any(&self.session.login().user().cloned()))
     }
 
@@ -366,7 +373,9 @@ impl Life<'_> {
     pub(super) fn follow_upstream(&mut self) {
         let now = self.scene.service.upstream();
         let is_free = matches!(self.stage, Stage::Request | Stage::Awaiting | Stage::Unpresented);
-        if is_free && !Rc::ptr_eq(&now, &self.upstream) && !self.lease.has_own() {
+        let is_other = !Rc::ptr_eq(&now, &self.upstream) && !self.lease.has_own();
+        self.is_outdated = is_other && !is_free;
+        if is_other && is_free {
             *self.connection.upstream.borrow_mut() = Some(now.clone());
             self.connection.handle.entry().details().upstream = now.name().to_string();
             self.upstream = now;
@@ -389,9 +398,8 @@ impl Life<'_> {
     pub(super) fn give_own(&mut self) {
         if !self.own.is_empty() {
             self.output.append(&self.own);
-            self.own.clear();
-            // Replies to hello have some 400 bytes.
-            self.own.shrink_to(1_024);
+            // An idle client keeps none.
+            self.own = Vec::new();
         }
     }
 }
@@ -527,7 +535,8 @@ impl Life<'_> {
 
     /// Charges the bytes that a client has here to the byte budget of the process; false: there is no room.
     pub(super) fn charge(&mut self) -> bool {
-        let held = self.input.capacity() + self.inflated.capacity();
+        let held =
+            self.input.capacity() + self.inflated.capacity() + self.packed.capacity() + self.lease.replies.held_bytes();
         let charged = if held < CHARGED_BYTES_MIN { 0 } else { held };
         if charged == self.charged {
             return true;
@@ -538,14 +547,14 @@ impl Life<'_> {
         }
         has_room
     }
+}
 
-    /// The byte budget has room for so many bytes more.
-    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
-        let account = self.connection.handle.account();
-        let has_room = account.charge(0, bytes);
-        if has_room {
-            account.charge(bytes, 0);
-        }
-        has_room
+/// The byte budget has room for so many bytes more.
+pub(super) fn has_room_for(handle: &ConnectionHandle, bytes: usize) -> bool {
+    let account = handle.account();
+    let has_room = account.charge(0, bytes);
+    if has_room {
+        account.charge(bytes, 0);
     }
+    has_room
 }

@@ -100,7 +100,13 @@ impl Life<'_> {
 
     /// Shows operators who the client is, once it has logged in.
     pub(super) fn show_login(&mut self) {
-        let Some(user) = self.session.login().user().filter(|_| !self.is_shown) else { return };
+        let Some(user) = self.session.login().user() else {
+            self.is_shown = false;
+            return;
+        };
+        if self.is_shown {
+            return;
+        }
         let name = format!("{}@{}", String::from_utf8_lossy(&user.name), String::from_utf8_lossy(&user.db));
         self.connection.handle.entry().details().user = name;
         self.connection.service.metrics.logins.inc();

@@ -70,7 +70,7 @@ impl Life<'_> {
     pub(super) fn relay(&mut self, message: Vec<u8>) {
         self.active = turn::now();
         self.stage = Stage::Relaying;
-        self.lease.head.clear();
+        self.lease.relay_reply.clear();
         match self.lease.own.take() {
             Some(line) => {
                 line.stream.output.append(&message);
@@ -94,14 +94,14 @@ impl Life<'_> {
 
     /// Bytes of the server's reply to a message of a login, which is read whole.
     pub(super) fn on_relayed_bytes(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
-        self.lease.head.extend_from_slice(chunk);
-        let received = std::mem::take(&mut self.lease.head);
+        self.lease.relay_reply.extend_from_slice(chunk);
+        let received = std::mem::take(&mut self.lease.relay_reply);
         let piece = match Framer::default().next(&received) {
             Ok(Some(piece)) if piece.header.bytes > MESSAGE_BYTES_MAX => return self.on_relay_lost(),
             Ok(Some(piece)) if piece.is_whole() && piece.bytes == received.len() => piece,
             Ok(Some(piece)) if piece.is_whole() => return self.on_relay_lost(),
             Ok(_) => {
-                self.lease.head = received;
+                self.lease.relay_reply = received;
                 return Ok(());
             }
             Err(_) => return self.on_relay_lost(),

@@ -1,22 +1,45 @@
-//! Bytes of a server become replies, which go to the client as they come.
-
-use std::mem;
+//! Replies of a server go to the client, and what follows when the server fails.
 
 use weir_base::{error::Culprit, exchange::LossCause, time::turn, violation::Violation};
-use weir_listener::CloseReason;
-use weir_mongodb_codec::{
-    frame::Piece,
-    header::HEADER_BYTES,
-    message::{Flags, Message},
-    reply::{Reply, ReplyFollower},
-};
-use weir_mongodb_session::{AfterReply, Lost};
+use weir_engine::Output;
+use weir_listener::{CloseReason, ConnectionHandle};
+use weir_mongodb_codec::reply::Reply;
+use weir_mongodb_session::Lost;
 
-use super::life::{Life, Stage};
+use super::{
+    life::{Life, Stage, has_room_for},
+    replies::{Sink, Taken},
+};
 
 /// Codes of a server that is no primary, or not for long: its role is looked at again.
 const fn is_state_change(code: i32) -> bool {
     matches!(code, 91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436)
+}
+
+/// The client's side of its replies.
+struct ToClient<'a> {
+    output: &'a Output,
+    handle: &'a ConnectionHandle,
+    /// The last reply that was an error.
+    error: Option<Reply>,
+}
+
+impl Sink for ToClient<'_> {
+    #[inline]
+    fn pass(&mut self, bytes: &[u8]) {
+        self.output.append(bytes);
+    }
+
+    #[inline]
+    fn ended(&mut self, reply: &Reply) {
+        if !reply.is_ok {
+            self.error = Some(*reply);
+        }
+    }
+
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        has_room_for(self.handle, bytes)
+    }
 }
 
 impl Life<'_> {
@@ -30,92 +53,21 @@ impl Life<'_> {
                 return self.server_broke(&Violation::rule("mongodb_reply_unexpected", Culprit::Upstream, text));
             }
         }
-        if self.lease.head.is_empty() {
-            return self.take_replies(chunk);
+        let mut sink = ToClient { output: &self.output, handle: &self.connection.handle, error: None };
+        let taken = self.lease.replies.take(chunk, &mut self.session, &self.scene, &mut sink);
+        if let Some(error) = sink.error {
+            self.note_error(&error);
         }
-        // A header that came in two parts.
-        let mut head = mem::take(&mut self.lease.head);
-        let missing = HEADER_BYTES.saturating_sub(head.len()).min(chunk.len());
-        head.extend_from_slice(&chunk[..missing]);
-        if missing < chunk.len() {
-            self.take_replies_of(&head, true)?;
-            return if self.is_replying() { self.take_replies(&chunk[missing..]) } else { Ok(()) };
-        }
-        self.take_replies(&head)
-    }
-
-    fn is_replying(&self) -> bool {
-        matches!(self.stage, Stage::Replying) && self.lease.server.is_some()
-    }
-
-    #[inline]
-    fn take_replies(&mut self, bytes: &[u8]) -> Result<(), CloseReason> {
-        self.take_replies_of(bytes, false)
-    }
-
-    /// Messages, or pieces of them. `has_more`: others follow at once.
-    fn take_replies_of(&mut self, mut bytes: &[u8], has_more: bool) -> Result<(), CloseReason> {
-        while !bytes.is_empty() && self.is_replying() {
-            let piece = match self.lease.framer.next(bytes) {
-                Ok(Some(piece)) => piece,
-                Ok(None) => {
-                    self.lease.head.extend_from_slice(bytes);
-                    return Ok(());
-                }
-                Err(error) => return self.server_broke(&error.violation(Culprit::Upstream)),
-            };
-            let (part, rest) = bytes.split_at(piece.bytes);
-            if let Err(violation) = self.take_piece(&piece, part) {
-                return self.server_broke(&violation);
+        match taken {
+            Ok(Taken::More) if self.charge() => Ok(()),
+            Ok(Taken::More) => {
+                // A compressed reply that is held.
+                self.scene.service.metrics.shed("buffered_bytes");
+                self.lost(LossCause::Retired)
             }
-            if piece.is_end() && !matches!(self.stage, Stage::Replying) {
-                return self.exchange_over(!rest.is_empty() || has_more);
-            }
-            bytes = rest;
+            Ok(Taken::Over { is_followed }) => self.exchange_over(is_followed),
+            Err(violation) => self.server_broke(&violation),
         }
-        Ok(())
-    }
-
-    /// A piece of a reply: the session hears of a header before the client gets a byte, and of the end before the client gets the last.
-    fn take_piece(&mut self, piece: &Piece, part: &[u8]) -> Result<(), Violation> {
-        if piece.is_start {
-            self.session.on_reply_head(&piece.header)?;
-        }
-        if piece.is_whole() {
-            let broken = |error: weir_mongodb_codec::MessageError| error.violation(Culprit::Upstream);
-            let message = Message::read(part).map_err(broken)?;
-            let reply = Reply::read(message.body).map_err(|error| error.violation(Culprit::Upstream))?;
-            self.end_reply(piece, message.flags, &reply)?;
-        } else {
-            if piece.is_start {
-                self.lease.follower = Some(ReplyFollower::new(&piece.header));
-            }
-            let Some(follower) = &mut self.lease.follower else { return Ok(()) };
-            follower.take(part).map_err(|error| error.violation(Culprit::Upstream))?;
-            if piece.is_end() {
-                let ended = follower.reply();
-                self.lease.follower = None;
-                let text = "the reply ends inside of its body";
-                let short = || Violation::rule("mongodb_reply_short", Culprit::Upstream, text);
-                let (flags, reply) = ended.ok_or_else(short)?;
-                self.end_reply(piece, flags, &reply)?;
-            }
-        }
-        self.lease.is_begun = !piece.is_end();
-        self.output.append(part);
-        Ok(())
-    }
-
-    /// A reply is whole. The stage is that of a request if no other one follows.
-    fn end_reply(&mut self, piece: &Piece, flags: Flags, reply: &Reply) -> Result<(), Violation> {
-        let after = self.session.on_reply(&piece.header, flags, reply, &self.scene.io(None))?;
-        if !reply.is_ok {
-            self.note_error(reply);
-        }
-        if after == AfterReply::Return {
-            self.stage = Stage::Request;
-        }
-        Ok(())
     }
 
     #[cold]
@@ -132,6 +84,7 @@ impl Life<'_> {
 
     /// The last reply of an exchange is with the client. `is_followed`: the server speaks on, unasked.
     fn exchange_over(&mut self, is_followed: bool) -> Result<(), CloseReason> {
+        self.stage = Stage::Request;
         if is_followed {
             let text = "the server speaks behind its reply";
             let violation = Violation::rule("mongodb_reply_unexpected", Culprit::Upstream, text);
@@ -143,6 +96,9 @@ impl Life<'_> {
             self.lose_own()?;
         } else {
             self.release();
+        }
+        if self.is_outdated {
+            self.follow_upstream();
         }
         self.go_on()
     }
@@ -181,7 +137,8 @@ impl Life<'_> {
             _ => 0,
         };
         self.partial_since = None;
-        let lost = self.session.on_server_lost(self.lease.is_begun, &self.scene.io(None), &mut self.own);
+        let is_begun = self.lease.replies.is_begun();
+        let lost = self.session.on_server_lost(is_begun, &self.scene.io(None), &mut self.own);
         self.give_own();
         if lost == Lost::Close {
             return Err(CloseReason::of_upstream("mongodb_server_lost"));
