@@ -1,4 +1,4 @@
-//! What the logins of all protocols share.
+//! Parts of logins that all protocols share.
 //!
 //! | file | concept |
 //! |---|---|

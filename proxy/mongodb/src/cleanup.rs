@@ -17,8 +17,8 @@ use weir_upstream::{
 
 use crate::{own_request, service::Service, upstream::MongodbUpstream};
 
-/// Commands that wait. Default 10,000, as many as an owner may have cursors: further ones are left to the server, which ends what nobody
-/// uses by itself.
+/// Commands that wait. Default 10,000, as many as an owner may have cursors: further ones are left to the server, which ends
+/// by itself what has no use.
 const WAITING_MAX: usize = 10_000;
 /// Commands under way at once. Default 8: a tenth of a pool, so that clients have the rest.
 const RUNNING_MAX: usize = 8;

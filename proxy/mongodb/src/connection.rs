@@ -1,5 +1,6 @@
 //! One client connection: its requests, the servers that it gets for them, and its end.
 
+mod deadlines;
 mod intake;
 mod lease;
 mod leave;
@@ -131,5 +132,30 @@ async fn close(stream: Stream, reason: CloseReason) {
             let linger = Linger { stalled: Duration::ZERO, limit: LINGER_TIMEOUT, bytes_max: LINGER_BYTES_MAX };
             linger.close(stream).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_mongodb_session::Session;
+
+    use super::*;
+
+    /// The size of the future that a call returns.
+    fn future_bytes<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Bytes of the states that an idle client keeps in this room. Buffers are not among them: it has none.
+    #[test]
+    fn the_states_of_an_idle_client_are_small() {
+        type Parts = (&'static Rc<Connection>, &'static mut Stream, LoginPeer);
+        let parts = [
+            ("future", future_bytes(|(connection, stream, peer): Parts| life::live(connection, stream, peer))),
+            ("connection", size_of::<Connection>()),
+            ("life", size_of::<life::Life<'static>>()),
+        ];
+        let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+        assert!(all <= 1_900, "{all} bytes: {parts:?}, of the life {} of the session", size_of::<Session>());
     }
 }

@@ -1,7 +1,7 @@
 //! The shell of the MongoDB session: where listener and upstream meet the state machines of `weir-mongodb-session`.
 //!
-//! The logic of a login and of a session is without I/O in `weir-mongodb-session`; this crate owns the sockets, the pools, the tasks and the
-//! deadlines. States, owners and invariants: `LIFECYCLE.md`.
+//! The logic of a login and of a session is without I/O in `weir-mongodb-session`; this crate owns the sockets, the pools, the tasks and
+//! the deadlines. States, owners and invariants: `LIFECYCLE.md`.
 //!
 //! | file | concept |
 //! |---|---|

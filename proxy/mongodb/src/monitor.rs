@@ -1,7 +1,7 @@
 //! Looks at the servers of an upstream: their roles, the members of their set, who takes over when a primary is gone.
 //!
 //! One worker has a connection of its own to each server and says hello there every [`heartbeat_interval`]; a session that lost a
-//! connection, or was told that a server is no primary, makes the next look come at once. A server that gives no reply is looked at
+//! connection, or whose server refused as no primary, makes the next look come at once. A server that gives no reply is looked at
 //! once more on a fresh connection before it counts as gone.
 //!
 //! Source: "Server Discovery and Monitoring" of the driver specifications.
@@ -146,7 +146,7 @@ fn settle(upstream: &Rc<MongodbUpstream>) {
     }
 }
 
-/// The primary names the members. Without one the seeds and what its secondaries name are looked at as well, and nobody is given up.
+/// The primary names the members. Without one the seeds and what its secondaries name are looked at as well, and no server is given up.
 fn follow_set(upstream: &Rc<MongodbUpstream>) {
     let topology = upstream.topology();
     let members = topology.members().unwrap_or_else(|| {

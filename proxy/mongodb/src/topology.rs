@@ -143,7 +143,7 @@ impl Topology {
         matches!((latest, written(number)), (Some(latest), Some(own)) if latest.saturating_sub(own) > max_ms)
     }
 
-    /// The members of the set as it names them; `None`: nobody who knows has said so.
+    /// The members of the set as it names them; `None`: no primary has named them.
     pub(crate) fn members(&self) -> Option<Vec<Address>> {
         let hello = |number: usize| self.standings[number].hello.as_deref();
         let hosts: Vec<&[u8]> = match (0..self.roles.len()).find(|number| self.roles[*number] == Role::Primary) {
@@ -170,7 +170,7 @@ impl Topology {
         addresses.take(MEMBERS_MAX).collect()
     }
 
-    /// What a listener can promise; `None`: no server is of use.
+    /// The promise that a listener can make; `None`: no server is of use.
     pub(crate) fn promise(&self) -> Option<Promise> {
         let used = || (0..self.roles.len()).filter(|number| self.roles[*number] != Role::None);
         let hellos = || used().filter_map(|number| self.standings[number].hello.as_deref());

@@ -1,7 +1,7 @@
-//! One named upstream on one worker: its pools, and what is known of its servers.
+//! One named upstream on one worker: its pools, and the knowledge of its servers.
 //!
-//! With the name of a replica set the endpoints of the configuration are seeds. The members that the set names replace them, on all workers,
-//! and again at each change: the pools are made anew over the members, with the connections and limits of those that stay.
+//! With the name of a replica set the endpoints of the configuration are seeds. The members that the set names replace them, on all
+//! workers, and again at each change: the pools are made again over the members, with the connections and limits of those that stay.
 
 use std::{
     cell::{Cell, RefCell},
@@ -35,26 +35,31 @@ use crate::{
 /// The pools of all servers of an upstream, as they are known now.
 pub(crate) type Servers = PooledUpstream<MongodbServer>;
 
+/// A server and what all workers share of it.
+type Member = (Address, Arc<EndpointShare>);
+
 /// The members of one upstream as all workers know them.
 struct Members {
     /// The seeds that they were found by.
-    seeds: Vec<(Address, Arc<EndpointShare>)>,
+    seeds: Vec<Member>,
+    /// The name of the set.
+    set_name: Option<String>,
     /// Those of now.
-    list: Mutex<Vec<(Address, Arc<EndpointShare>)>>,
+    list: Mutex<Vec<Member>>,
     /// Grows with each change of the list.
     version: AtomicU64,
 }
 
 impl Members {
-    fn list(&self) -> MutexGuard<'_, Vec<(Address, Arc<EndpointShare>)>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Member>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn are_of(&self, seeds: &[(Address, Arc<EndpointShare>)]) -> bool {
-        let is_same = |(own, other): (&(Address, Arc<EndpointShare>), &(Address, Arc<EndpointShare>))| {
-            own.0 == other.0 && Arc::ptr_eq(&own.1, &other.1)
-        };
-        self.seeds.len() == seeds.len() && self.seeds.iter().zip(seeds).all(is_same)
+    fn are_of(&self, seeds: &[Member], set_name: Option<&str>) -> bool {
+        let is_same = |(own, other): (&Member, &Member)| own.0 == other.0 && Arc::ptr_eq(&own.1, &other.1);
+        self.set_name.as_deref() == set_name
+            && self.seeds.len() == seeds.len()
+            && self.seeds.iter().zip(seeds).all(is_same)
     }
 }
 
@@ -64,13 +69,13 @@ pub struct ProcessShare(Arc<Mutex<HashMap<Arc<str>, Arc<Members>>>>);
 
 impl ProcessShare {
     /// The members of that upstream, which the first worker with these seeds makes.
-    fn members(&self, name: &Arc<str>, seeds: Vec<(Address, Arc<EndpointShare>)>) -> Arc<Members> {
+    fn members(&self, name: &Arc<str>, seeds: Vec<Member>, set_name: Option<&str>) -> Arc<Members> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(name).filter(|known| known.are_of(&seeds)) {
+        if let Some(known) = all.get(name).filter(|known| known.are_of(&seeds, set_name)) {
             return known.clone();
         }
         let (list, version) = (Mutex::new(seeds.clone()), AtomicU64::new(0));
-        let made = Arc::new(Members { seeds, list, version });
+        let made = Arc::new(Members { seeds, set_name: set_name.map(str::to_owned), list, version });
         all.insert(name.clone(), made.clone());
         made
     }
@@ -87,7 +92,7 @@ pub struct MongodbUpstream {
     /// The pool of the gateway's own login there.
     pool: RefCell<Rc<Pool<MongodbServer>>>,
     version: Cell<u64>,
-    /// What is known of the servers, and the changes up to which it is.
+    /// The knowledge of the servers, and the changes up to which it is.
     topology: RefCell<(u64, Rc<Topology>)>,
     /// This worker looks at the servers for all.
     watches: bool,
@@ -111,7 +116,7 @@ impl MongodbUpstream {
         watches: bool,
     ) -> io::Result<Rc<Self>> {
         let seeds = settings.endpoints.iter().cloned().zip(shares.iter().cloned()).collect();
-        let members = process.members(&settings.name, seeds);
+        let members = process.members(&settings.name, seeds, own.replica_set.as_deref());
         let version = members.version.load(Relaxed);
         let servers = make(core, &settings, &own, &members, watches)?;
         let key = PoolKey::new(&own);
@@ -218,7 +223,7 @@ impl MongodbUpstream {
         servers.settings().endpoints.len()
     }
 
-    /// What is known of the servers.
+    /// The knowledge of the servers.
     pub(crate) fn topology(self: &Rc<Self>) -> Rc<Topology> {
         let servers = self.servers();
         let watches = || (0..Self::count(&servers)).map(|number| servers.watch_ref(number));

@@ -28,7 +28,7 @@ pub(crate) struct Standing {
     pub(crate) seen_at: Time,
     /// The first look at it is over.
     pub(crate) is_looked_at: bool,
-    /// A client was told since that it is no primary any more.
+    /// It has refused a command since, as it is no primary any more.
     pub(crate) is_doubted: bool,
 }
 

@@ -40,7 +40,7 @@ const PINNED_WAIT: Duration = Duration::from_secs(2);
 
 /// A connection to a server, in the hands of a client.
 pub(super) enum Link {
-    /// Of the pool.
+    /// One of the pool.
     Pooled(PooledConnection<MongodbServer>),
     /// The client's own, on which it has logged in itself.
     Own(Box<OwnLine>),
@@ -299,6 +299,9 @@ impl Life<'_> {
         let refusal = self.refusal(error);
         self.session.on_no_server(&refusal, &self.scene.io(None), &mut self.own);
         self.give_own();
+        if self.is_misplaced() {
+            return Err(CloseReason::of_upstream("mongodb_primary_moved"));
+        }
         if routed.packed.is_some() {
             (self.inflated, self.packed) = (Vec::new(), Vec::new());
         } else {

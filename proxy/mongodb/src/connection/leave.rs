@@ -16,10 +16,10 @@ use super::{
 };
 use crate::upstream::MongodbUpstream;
 
-/// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for nobody, and its connection is closed.
+/// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for no client, and its connection is closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a compressed reply that is inflated for nobody. Default 1 MiB: beyond, the connection is closed.
+/// Bytes of a compressed reply that is inflated without a client. Default 1 MiB: beyond, the connection is closed.
 const INFLATED_BYTES_MAX: usize = 1024 * 1024;
 
 /// A session without a client.

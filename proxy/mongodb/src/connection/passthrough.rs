@@ -139,23 +139,26 @@ impl Life<'_> {
 
     /// The client's own connection for a command, if the command may have its server.
     pub(super) fn take_own(&mut self, want: Want) -> Option<Link> {
-        let line = self.lease.own.take();
-        let fits = line.as_ref().is_some_and(|line| match want {
+        let fits = |line: &OwnLine| match want {
             Want::Server(server) => server == line.server,
-            Want::Any(_) => {
-                let primary = self.upstream.candidates(ReadMode::Primary, &Preference::default());
-                // Without a primary the server says what it is.
-                primary == 0
-                    || self.upstream.number_of(line.server).is_some_and(|number| primary & 1 << number.min(63) != 0)
-            }
-        });
-        match (line, fits) {
-            (Some(line), true) => Some(Link::Own(line)),
-            (line, _) => {
-                self.lease.own = line;
-                self.lease.acquiring = Some(Box::pin(async { Err(NoServer::Gone) }));
-                None
-            }
+            Want::Any(_) => self.is_at_primary(line.server),
+        };
+        if self.lease.own.as_deref().is_some_and(fits) {
+            return self.lease.own.take().map(Link::Own);
         }
+        self.lease.acquiring = Some(Box::pin(async { Err(NoServer::Gone) }));
+        None
+    }
+
+    /// Without a primary the server itself says what it is.
+    fn is_at_primary(&self, server: ServerId) -> bool {
+        let primary = self.upstream.candidates(ReadMode::Primary, &Preference::default());
+        let is_in = |number: usize| number < 64 && primary & 1 << number != 0;
+        primary == 0 || self.upstream.number_of(server).is_some_and(is_in)
+    }
+
+    /// The client is logged in at a server that is no primary any more: its driver has to log in at another one.
+    pub(super) fn is_misplaced(&self) -> bool {
+        self.lease.own.as_ref().is_some_and(|line| !self.is_at_primary(line.server))
     }
 }

@@ -2,13 +2,17 @@
 
 use std::{
     cell::RefCell,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use weir_analysis::mongodb::{Argument, Class, classify};
-use weir_base::time::{Time, turn};
+use weir_analysis::mongodb::{Argument, Class, Limits, classify, shape};
+use weir_base::{
+    error::Culprit,
+    time::{Time, turn},
+    violation::Violation,
+};
 use weir_listener::{ConnectionEntry, login::entropy};
 use weir_mongodb_codec::{command::Command, message::Message};
 use weir_mongodb_session::{
@@ -21,12 +25,15 @@ use weir_mongodb_session::{
 use weir_policy::mongodb::{Policy, UserPolicy};
 use weir_sasl::{Nonce, limits::NONCE_RANDOM_BYTES};
 
+use super::Connection;
 use crate::{metrics::DatabaseMetrics, service::Service, settings::MongodbListenerSettings};
 
 /// The place of a client: what its session looks at, and what the shell notes of its commands.
 pub(super) struct Scene {
     pub(super) service: Rc<Service>,
     pub(super) settings: Rc<MongodbListenerSettings>,
+    /// The client, while it is there.
+    pub(super) connection: Weak<Connection>,
     /// The row of the connection in the table.
     pub(super) entry: Arc<ConnectionEntry>,
     /// `None`: no server has been found since the start.
@@ -137,6 +144,21 @@ impl SharedPins for Surroundings<'_> {
     }
 }
 
+impl Surroundings<'_> {
+    /// A line of the log about a command that a rule takes notice of: its shape has no value.
+    #[cold]
+    fn log(&self, rule: &str, (command, word): (&Command<'_>, &str), user: Option<&Identity>) {
+        let Some(connection) = self.scene.connection.upgrade() else { return };
+        let shape = shape(command, self.message.map(arguments).into_iter().flatten(), &Limits::default());
+        let shape = shape.map_or_else(|_| "unknown".to_owned(), |shape| format!("{shape:016x}"));
+        let db = command.db.escape_ascii();
+        let user = user.map_or_else(|| "a client".to_owned(), |user| format!("{user:?}"));
+        let text = format!("rule \"{rule}\" fits {word} of {user} at {db}, shape {shape}");
+        let violation = Violation::rule("command_rule", Culprit::Client, text);
+        self.scene.service.sessions.report(&connection.handle, &violation);
+    }
+}
+
 /// The documents of a message's sequences. They are read when a rule asks for them.
 fn arguments<'m>(message: &'m [u8]) -> impl Iterator<Item = Argument<'m>> + use<'m> {
     let whole = std::iter::once(message).filter_map(|message| Message::read(message).ok());
@@ -151,9 +173,13 @@ impl Judge for Surroundings<'_> {
         let Scene { service, settings, tally, entry, .. } = self.scene;
         let mut tally = tally.borrow_mut();
         tally.note(command, service, entry);
+        let word = tally.name;
         let rules = tally.rules(&settings.policy, user);
-        let denial =
-            rules.check(command, self.message.map(arguments), |rule| service.metrics.rule(rule, "observe")).err()?;
+        let observe = |rule: &str| {
+            service.metrics.rule(rule, "observe");
+            self.log(rule, (command, word), user);
+        };
+        let denial = rules.check(command, self.message.map(arguments), observe).err()?;
         service.metrics.rule(denial.reason.word(), "deny");
         Some(Refusal::policy(denial.to_string()))
     }

@@ -248,3 +248,32 @@ fn compressed_requests_are_inflated_and_plain_ones_pass() {
     client.send(&foreign);
     assert!(client.message().is_none(), "zlib was not offered");
 }
+
+#[test]
+fn a_compressed_request_passes_as_it_came_where_the_server_has_its_compressor() {
+    let server = Server::standalone(|_| Act::batch("firstBatch", 0));
+    server.change(|says| says.compressors = vec![Compressor::Snappy]);
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.compressors = vec![Compressor::Snappy, Compressor::Zstd];
+    setup.upstream.compressors = vec![Compressor::Zstd, Compressor::Snappy];
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let mut ask = |compressor| {
+        let id = client.next_id();
+        let plain = command(id, Flags::empty(), |body| {
+            body.string("find", "orders");
+            body.string("comment", "y".repeat(3_000));
+            body.string("$db", "shop");
+        });
+        let mut request = Vec::new();
+        compressed::write(&mut request, &plain, compressor).expect("a message");
+        client.send(&request);
+        let reply = client.message().expect("a reply");
+        assert_eq!(&reply[8..12], &id.to_le_bytes(), "it names its request");
+        compressed::Compressed::read(&reply).map(|packed| packed.compressor).ok()
+    };
+    assert_eq!(ask(Compressor::Snappy), Some(Compressor::Snappy));
+    assert_eq!(server.packed(), 1);
+    assert_eq!(ask(Compressor::Zstd), None, "the server does not have it");
+    assert_eq!((server.packed(), server.count("find")), (1, 2));
+}

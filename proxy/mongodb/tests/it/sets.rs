@@ -121,3 +121,43 @@ fn a_cursor_stays_with_the_member_that_has_it() {
     }
     assert_eq!((primary.count("getMore"), secondary.count("getMore")), (3, 6));
 }
+
+#[test]
+fn workers_share_cursors_servers_and_what_they_present() {
+    let primary = Server::member(true, |seen| match &*seen.name {
+        "find" => Act::batch("firstBatch", 77),
+        "getMore" => Act::batch("nextBatch", 77),
+        _ => Act::ok(),
+    });
+    let seed = Server::member(false, |_| Act::ok());
+    let hosts = vec![primary.address.to_string(), seed.address.to_string()];
+    primary.change(|says| says.hosts.clone_from(&hosts));
+    seed.change(|says| says.hosts.clone_from(&hosts));
+    let mut setup = Setup::new(&[seed.address]);
+    setup.upstream.replica_set = Some("rs0".to_owned());
+    setup.workers = 3;
+    let gateway = Gateway::start(setup);
+    let mut clients: Vec<_> = (0..3).map(|worker| gateway.client_on(worker)).collect();
+    for client in &mut clients {
+        assert_eq!(integer(&client.hello(false), "maxWireVersion"), Some(21));
+        assert!(is_ok(&insert(client)), "each worker knows the primary");
+    }
+    assert!(is_ok(&read(&mut clients[0], "primary")));
+    for client in &mut clients {
+        let more = client.ask(|body| {
+            body.int64("getMore", 77);
+            body.string("collection", "orders");
+            body.string("$db", "shop");
+        });
+        assert!(is_ok(&more));
+    }
+    assert_eq!((primary.count("getMore"), seed.seen().len()), (3, 0));
+    // The connections of a small pool go where they are needed.
+    for round in 0..30 {
+        assert!(is_ok(&insert(&mut clients[round % 3])));
+    }
+    primary.change(|says| says.wire = 17);
+    until("a new client of each worker sees it", || {
+        (0..3).all(|worker| integer(&gateway.client_on(worker).hello(false), "maxWireVersion") == Some(17))
+    });
+}

@@ -1,4 +1,4 @@
-//! A worker with one listener, servers that follow a script, and clients that are plain sockets.
+//! Workers with one listener, servers that follow a script, and clients that are plain sockets.
 
 pub mod server;
 
@@ -59,6 +59,7 @@ pub struct Setup {
     /// The endpoints.
     pub servers: Vec<SocketAddr>,
     pub buffered_bytes: u64,
+    pub workers: usize,
 }
 
 impl Setup {
@@ -67,71 +68,68 @@ impl Setup {
         let listener = MongodbListenerSettings { auth: Auth::None, ..MongodbListenerSettings::default() };
         let heartbeat_interval = Duration::from_millis(100);
         let upstream = MongodbUpstreamSettings { heartbeat_interval, ..MongodbUpstreamSettings::default() };
-        Self { listener, upstream, servers: servers.to_vec(), buffered_bytes: 256 << 20 }
+        Self { listener, upstream, servers: servers.to_vec(), buffered_bytes: 256 << 20, workers: 1 }
     }
 }
 
-/// A running worker.
+/// Running workers.
 pub struct Gateway {
-    worker: Option<Worker>,
-    orders: Mailbox<Order>,
+    workers: Vec<(Mailbox<Order>, Option<Worker>)>,
     pub registry: Registry,
+}
+
+/// The state that the workers share.
+#[derive(Clone)]
+struct Shared {
+    setup: Arc<Setup>,
+    shares: Vec<Arc<EndpointShare>>,
+    process: ProcessShare,
+    listener: Arc<ListenerShared>,
+    bytes: Budget,
+    table: Arc<ConnectionTable>,
+    registry: Registry,
 }
 
 impl Gateway {
     pub fn start(setup: Setup) -> Self {
-        let (orders, inbox) = mailbox::<Order>();
         let registry = Registry::new();
-        let metrics = registry.clone();
-        let settings = RuntimeSettings { pin: false, ..RuntimeSettings::default() };
-        let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
-            let core = core(&metrics, setup.buffered_bytes);
-            let service = service(&core, setup);
-            let ticking = service.clone();
-            weir_engine::spawn(async move {
-                loop {
-                    weir_engine::sleep(Duration::from_millis(10)).await;
-                    ticking.tick();
-                }
-            })
-            .detach();
-            loop {
-                for order in inbox.receive().await {
-                    match order {
-                        Order::Client(socket) => {
-                            weir_engine::spawn(service.clone().serve(arrival(&core, socket))).detach();
-                        }
-                        Order::Rest(sender) => {
-                            let _ = sender.send((core.bytes.in_use(), service.sessions().open_count()));
-                        }
-                        Order::Drain(drain) => service.sessions().drain(drain),
-                        Order::End => return,
-                    }
-                }
-            }
-        });
-        Self { worker: Some(worker.expect("a worker")), orders, registry }
+        let shared = Shared {
+            shares: setup.servers.iter().map(|_| Arc::default()).collect(),
+            process: ProcessShare::default(),
+            listener: Arc::default(),
+            bytes: Budget::new(setup.buffered_bytes),
+            table: ConnectionTable::new(setup.workers),
+            registry: registry.clone(),
+            setup: Arc::new(setup),
+        };
+        let workers = (0..shared.setup.workers).map(|number| start(number, shared.clone())).collect();
+        Self { workers, registry }
     }
 
     /// A client that has just connected.
     pub fn client(&self) -> Client {
+        self.client_on(0)
+    }
+
+    /// The same at that worker.
+    pub fn client_on(&self, worker: usize) -> Client {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         socket2::SockRef::from(&theirs).set_send_buffer_size(32 << 10).expect("a size");
-        self.orders.send(Order::Client(theirs));
+        self.workers[worker].0.send(Order::Client(theirs));
         Client { stream: ours, received: Vec::new(), last_id: 0 }
     }
 
     /// Bytes that are charged, and open sessions.
     pub fn held(&self) -> (u64, usize) {
         let (sender, receiver) = mpsc::channel();
-        self.orders.send(Order::Rest(sender));
+        self.workers[0].0.send(Order::Rest(sender));
         receiver.recv_timeout(PATIENCE).expect("the worker responds")
     }
 
     /// Begins a drain.
     pub fn drain(&self, drain: Drain) {
-        self.orders.send(Order::Drain(drain));
+        self.workers.iter().for_each(|(orders, _)| orders.send(Order::Drain(drain)));
     }
 
     /// The value of the counter of that name and these labels.
@@ -142,10 +140,44 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.orders.send(Order::End);
-        let joined = self.worker.take().map(Worker::join);
-        assert!(std::thread::panicking() || joined.is_some_and(|joined| joined.is_ok()), "the worker panicked");
+        for (orders, worker) in &mut self.workers {
+            orders.send(Order::End);
+            let joined = worker.take().map(Worker::join);
+            assert!(std::thread::panicking() || joined.is_some_and(|joined| joined.is_ok()), "a worker panicked");
+        }
     }
+}
+
+fn start(number: usize, shared: Shared) -> (Mailbox<Order>, Option<Worker>) {
+    let (orders, inbox) = mailbox::<Order>();
+    let settings = RuntimeSettings { pin: false, ..RuntimeSettings::default() };
+    let worker = Worker::start(number, None, &settings, Arc::default(), move || async move {
+        let core = core(number, &shared);
+        let service = service(&core, &shared);
+        let ticking = service.clone();
+        weir_engine::spawn(async move {
+            loop {
+                weir_engine::sleep(Duration::from_millis(10)).await;
+                ticking.tick();
+            }
+        })
+        .detach();
+        loop {
+            for order in inbox.receive().await {
+                match order {
+                    Order::Client(socket) => {
+                        weir_engine::spawn(service.clone().serve(arrival(&core, socket))).detach();
+                    }
+                    Order::Rest(sender) => {
+                        let _ = sender.send((core.bytes.in_use(), service.sessions().open_count()));
+                    }
+                    Order::Drain(drain) => service.sessions().drain(drain),
+                    Order::End => return,
+                }
+            }
+        }
+    });
+    (orders, Some(worker.expect("a worker")))
 }
 
 /// Waits until `is_so`.
@@ -157,17 +189,17 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn core(registry: &Registry, buffered_bytes: u64) -> CoreShare {
+fn core(worker: usize, shared: &Shared) -> CoreShare {
     let log = log_ring(64, None).0;
     CoreShare {
-        worker: 0,
-        workers: 1,
+        worker,
+        workers: shared.setup.workers,
         flight: LocalBudget::new(1_024),
-        bytes: ByteLease::new(Budget::new(buffered_bytes)),
-        metrics: registry.core(0),
+        bytes: ByteLease::new(shared.bytes.clone()),
+        metrics: shared.registry.core(worker as u32),
         events: EventLog::new(log.clone()),
         log,
-        table: ConnectionTable::new(1),
+        table: shared.table.clone(),
         stage_sample: StageSample::new(1.0),
         handshakes: LocalBudget::new(0),
         post: Rc::new(|_, _, _| false),
@@ -175,17 +207,17 @@ fn core(registry: &Registry, buffered_bytes: u64) -> CoreShare {
     }
 }
 
-fn service(core: &CoreShare, setup: Setup) -> Rc<Service> {
+fn service(core: &CoreShare, shared: &Shared) -> Rc<Service> {
+    let setup = &shared.setup;
     let addresses = setup.servers.iter().map(|address| Address::Socket(*address)).collect();
     let mut settings = UpstreamSettings::new("servers", addresses);
     settings.health = None;
-    let shares: Vec<_> = setup.servers.iter().map(|_| Arc::<EndpointShare>::default()).collect();
-    let process = ProcessShare::default();
-    let upstream =
-        MongodbUpstream::new((core, &process), settings, setup.upstream, &shares, true).expect("an upstream");
+    let (process, own) = (&shared.process, setup.upstream.clone());
+    let upstream = MongodbUpstream::new((core, process), settings, own, &shared.shares, core.worker == 0);
     let bind = Address::Socket(SocketAddr::from(([127, 0, 0, 1], 0)));
     let listener = ListenerSettings::new("test", bind);
-    Service::new((core.clone(), Arc::new(ListenerShared::default())), listener, setup.listener, upstream)
+    let parts = (core.clone(), shared.listener.clone());
+    Service::new(parts, listener, setup.listener.clone(), upstream.expect("an upstream"))
 }
 
 fn arrival(core: &CoreShare, socket: UnixStream) -> Arrival {
@@ -193,7 +225,7 @@ fn arrival(core: &CoreShare, socket: UnixStream) -> Arrival {
     Arrival {
         stream: Box::new(Stream::new(socket.into(), StreamOptions { marks: MARKS }).expect("a fresh socket")),
         security: Security::Plain,
-        guard: core.table.enter("test".into(), 0, peer.to_string(), turn::now().max(Time::ZERO)),
+        guard: core.table.enter("test".into(), core.worker, peer.to_string(), turn::now().max(Time::ZERO)),
         peer: Peer::Ip(peer),
         local: None,
         place: None,

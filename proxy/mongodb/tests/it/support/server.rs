@@ -13,11 +13,12 @@ use std::{
 use weir_mongodb_codec::{
     bson::Writer,
     command::Command,
+    compressed::{self, Compressed, Compressor},
     frame::Framer,
     message::{self, Flags, Ids, Message},
 };
 
-/// What a server does with a request.
+/// The act of a server upon a request.
 pub enum Act {
     /// Replies with this body.
     Reply(Box<dyn FnOnce(&mut Writer<'_>)>),
@@ -75,11 +76,12 @@ pub struct Says {
     pub is_primary: bool,
     pub hosts: Vec<String>,
     pub wire: i32,
+    pub compressors: Vec<Compressor>,
 }
 
 impl Default for Says {
     fn default() -> Self {
-        Self { set_name: None, is_primary: true, hosts: Vec::new(), wire: 21 }
+        Self { set_name: None, is_primary: true, hosts: Vec::new(), wire: 21, compressors: Vec::new() }
     }
 }
 
@@ -87,6 +89,7 @@ struct Inner {
     says: Mutex<Says>,
     seen: Mutex<Vec<Seen>>,
     open: AtomicUsize,
+    packed: AtomicUsize,
     act: Box<dyn Fn(&Seen) -> Act + Send + Sync>,
 }
 
@@ -105,6 +108,7 @@ impl Server {
             says: Mutex::new(says),
             seen: Mutex::default(),
             open: AtomicUsize::new(0),
+            packed: AtomicUsize::new(0),
             act: Box::new(act),
         });
         let server = Self { inner, address };
@@ -161,7 +165,7 @@ impl Server {
                 }
                 let request: Vec<u8> = received.drain(..piece.bytes).collect();
                 id += 1;
-                let Some(reply) = self.answer(id, &request) else { return };
+                let Some(reply) = self.unpack(id, &request) else { return };
                 if stream.write_all(&reply).is_err() {
                     return;
                 }
@@ -171,6 +175,23 @@ impl Server {
                 Ok(count) => received.extend_from_slice(&buffer[..count]),
             }
         }
+    }
+
+    /// A compressed request gets a compressed reply.
+    fn unpack(&self, id: i32, request: &[u8]) -> Option<Vec<u8>> {
+        let Ok(packed) = Compressed::read(request) else { return self.answer(id, request) };
+        self.inner.packed.fetch_add(1, Ordering::SeqCst);
+        let mut plain = Vec::new();
+        packed.inflate(&mut plain).expect("a message that inflates");
+        let reply = self.answer(id, &plain)?;
+        let mut out = Vec::new();
+        compressed::write(&mut out, &reply, packed.compressor).expect("a message");
+        Some(out)
+    }
+
+    /// Compressed requests so far.
+    pub fn packed(&self) -> usize {
+        self.inner.packed.load(Ordering::SeqCst)
     }
 
     /// `None`: close.
@@ -209,5 +230,9 @@ fn write_hello(says: &Says, body: &mut Writer<'_>) {
     body.int32("minWireVersion", 0);
     body.int32("maxWireVersion", says.wire);
     body.int32("logicalSessionTimeoutMinutes", 30);
+    if !says.compressors.is_empty() {
+        let names = says.compressors.iter().map(|compressor| compressor.name());
+        body.array("compression", names, |writer, name, compressor| writer.string(name, compressor));
+    }
     body.double("ok", 1.0);
 }
