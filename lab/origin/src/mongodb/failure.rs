@@ -151,6 +151,12 @@ pub(super) fn is_retryable(code: i32) -> bool {
     RETRYABLE.contains(&code) || code == NOT_PRIMARY_OR_SECONDARY
 }
 
+/// Whether an error says that the server has another state than before, so that clients must look at it again: NotWritablePrimary and
+/// its kind, and shutdowns.
+pub(super) fn is_state_change(code: i32) -> bool {
+    matches!(code, 91 | 189 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436)
+}
+
 /// The labels of an error inside of a transaction, or of a write with a number.
 pub(super) fn labels(code: i32, is_in_transaction: bool, has_number: bool, is_end: bool) -> Vec<String> {
     let mut labels = Vec::new();

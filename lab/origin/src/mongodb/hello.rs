@@ -16,7 +16,7 @@ use super::face::Face;
 use super::failure::{Failure, code};
 use super::login;
 use super::request::wrong_type;
-use super::state::unix_millis;
+use super::state::{Core, unix_millis};
 
 /// Minutes for which a logical session lives without use.
 const SESSION_MINUTES: i32 = 30;
@@ -138,10 +138,7 @@ fn write(at: &Context<'_>, asked: &Asked<'_>, face: &Face, version: u64, body: &
     }
     let is_legacy = at.request.command.name != b"hello";
     body.bool(if is_legacy { "ismaster" } else { "isWritablePrimary" }, face.is_writable());
-    body.document("topologyVersion", |topology| {
-        topology.object_id("processId", at.core.state.process);
-        topology.int64("counter", version as i64);
-    });
+    write_version(at.core, version, body);
     face.write(body);
     if at.client.is_load_balanced {
         body.object_id("serviceId", at.core.state.process);
@@ -166,6 +163,14 @@ fn write(at: &Context<'_>, asked: &Asked<'_>, face: &Face, version: u64, body: &
         let names = at.client.compressors.iter().map(|compressor| compressor.name());
         body.array("compression", names, |body, name, compressor| body.string(name, compressor));
     }
+}
+
+/// Writes the version of the topology.
+pub(super) fn write_version(core: &Core, version: u64, body: &mut Writer<'_>) {
+    body.document("topologyVersion", |topology| {
+        topology.object_id("processId", core.state.process);
+        topology.int64("counter", version as i64);
+    });
 }
 
 /// The last write of a member, by which clients judge how far secondaries are behind.

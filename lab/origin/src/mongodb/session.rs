@@ -13,7 +13,8 @@ use weir_mongodb_codec::{Header, OpCode};
 use super::connection::HIGH_WATER_BYTES;
 use super::dispatch::{self, Context, Fate};
 use super::fail_point::Strike;
-use super::failure::{Failure, code};
+use super::failure::{Failure, code, is_state_change};
+use super::hello;
 use super::login::Conversation;
 use super::request::Request;
 use super::state::Core;
@@ -256,8 +257,11 @@ impl Session {
             }
             Ok(_) => None,
             Err(failure) => {
-                if strike.failure.is_none() {
-                    abort(core, request, &failure);
+                match strike.failure {
+                    None => abort(core, request, &failure),
+                    // As in MongoDB: monitors of clients that wait for another version look again.
+                    Some(_) if is_state_change(failure.code) => drop(core.state.version.fetch_add(1, Ordering::AcqRel)),
+                    Some(_) => {}
                 }
                 if !request.is_silent() {
                     write_failure(core, request, form, ids, &failure, out);
@@ -288,6 +292,9 @@ fn write_failure(core: &Core, request: &Request<'_>, form: Form, ids: Ids, failu
         failure.write(body, &labels);
         if let Some(mark) = request.mark() {
             body.value("request", mark);
+        }
+        if is_state_change(failure.code) {
+            hello::write_version(core, core.state.version.load(Ordering::Acquire), body);
         }
         dispatch::write_times(core, body);
         None

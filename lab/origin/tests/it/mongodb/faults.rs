@@ -58,6 +58,24 @@ fn a_fail_point_replies_with_its_error_and_the_labels_of_the_place() {
 }
 
 #[test]
+fn an_error_about_the_state_of_the_server_ends_the_wait_of_a_hello() {
+    let origin = origin(MongodbOriginSettings { face: Face::Mongos, ..Default::default() });
+    let (mut monitor, mut client) = (Client::to(&origin), Client::to(&origin));
+    let seen = monitor.ask("hello");
+    monitor.command(Flags::empty(), |body| {
+        body.int32("hello", 1);
+        body.value("topologyVersion", seen.find("topologyVersion").expect("a version"));
+        body.int32("maxAwaitTimeMS", 60_000);
+        body.string("$db", "admin");
+    });
+    fail(&mut client, 1, "insert", |body| body.int32("errorCode", 11_600));
+    let failed = client.run("lab", insert);
+    let version = failed.find("topologyVersion").expect("a version");
+    assert_ne!(Some(version), seen.find("topologyVersion"));
+    assert_eq!(monitor.answer().find("topologyVersion"), Some(version));
+}
+
+#[test]
 fn a_fail_point_closes_the_connection_or_blocks_the_command() {
     let origin = origin(MongodbOriginSettings::default());
     let (mut client, mut other) = (Client::to(&origin), Client::to(&origin));
