@@ -19,7 +19,7 @@ section! {
     pub(crate) struct RuleSection {
         /// Name of the rule in errors, in the log and in metrics. Must be unique in the listener.
         required name: Word;
-        /// `allow`, `deny`, or `observe` (only counts). After `observe`, later rules still apply. A dangerous command
+        /// `allow`, `deny`, or `observe` (writes a line and counts). After `observe`, later rules still apply. A dangerous command
         /// needs an `allow` rule that lists the command or the class `dangerous`.
         required action: Action;
         /// Users to whom the rule applies. If absent, all.
