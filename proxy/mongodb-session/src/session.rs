@@ -276,7 +276,7 @@ impl Session {
     /// The last byte of a reply has come.
     ///
     /// # Errors
-    /// The reply must not be what it is. Close the server's connection and the client's.
+    /// The reply must not be what it is. Close the server's connection and call [`Session::on_server_lost`].
     pub fn on_reply<I: Io>(
         &mut self,
         header: &Header,
@@ -290,7 +290,13 @@ impl Session {
             State::Left(exchange, server) => (exchange, server, true),
             _ => return Ok(AfterReply::Return),
         };
-        let follows = exchange.note(header, flags)?;
+        let follows = match exchange.note(header, flags) {
+            Ok(follows) => follows,
+            Err(violation) => {
+                self.state = if is_left { State::Left(exchange, server) } else { State::Open(exchange, server) };
+                return Err(violation);
+            }
+        };
         self.note_cursor(&exchange, server, reply, is_left, io);
         self.note_transaction(&exchange, reply, io);
         match (follows, is_left) {

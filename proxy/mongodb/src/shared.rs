@@ -113,6 +113,17 @@ impl ListenerShared {
         self.version.fetch_add(1, Relaxed);
     }
 
+    /// A client has got an error by which its driver takes the server for another one. Its monitor gets a reply at once, and the driver
+    /// tries again: it would wait for the next reply of the stream otherwise.
+    pub(crate) fn note_state_change(&self) {
+        let mut presented = lock(&self.presented);
+        let Some(before) = presented.presentation.as_deref() else { return };
+        let Some(topology) = before.topology else { return };
+        let topology = Some(TopologyVersion { counter: topology.counter + 1, ..topology });
+        presented.presentation = Some(Arc::new(Presentation { topology, ..before.clone() }));
+        self.version.fetch_add(1, Relaxed);
+    }
+
     /// The servers of now: cursors and transactions at others are gone with them.
     pub(crate) fn note_servers(&self, servers: Vec<ServerId>) {
         let mut presented = lock(&self.presented);

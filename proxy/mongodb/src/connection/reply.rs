@@ -77,9 +77,13 @@ impl Life<'_> {
         if let Some(metrics) = &tally.metrics {
             metrics.class(tally.class).errors.inc();
         }
-        if let Some(server) = self.lease.server.as_ref().filter(|_| reply.code.is_some_and(is_state_change)) {
+        if !reply.code.is_some_and(is_state_change) {
+            return;
+        }
+        if let Some(server) = &self.lease.server {
             server.doubt();
         }
+        self.scene.service.shared.note_state_change();
     }
 
     /// The last reply of an exchange is with the client. `is_followed`: the server speaks on, unasked.

@@ -277,3 +277,24 @@ fn a_compressed_request_passes_as_it_came_where_the_server_has_its_compressor() 
     assert_eq!(ask(Compressor::Zstd), None, "the server does not have it");
     assert_eq!((server.packed(), server.count("find")), (1, 2));
 }
+
+#[test]
+fn m8_a_stream_that_nothing_called_for_is_an_error_for_its_client() {
+    let server = Server::standalone(|seen| match &*seen.name {
+        "count" => {
+            let mut out = Vec::new();
+            let ids = Ids { request: 1, response_to: 0 };
+            message::write(&mut out, ids, Flags::MORE_TO_COME, |body| body.double("ok", 1.0));
+            Act::Raw(out)
+        }
+        _ => Act::ok(),
+    });
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut client = greeted(&gateway);
+    let reply = client.ask(|body| {
+        body.string("count", "orders");
+        body.string("$db", "shop");
+    });
+    assert_eq!(integer(&reply, "code"), Some(6));
+    assert!(is_ok(&client.find()), "another connection serves the next request");
+}

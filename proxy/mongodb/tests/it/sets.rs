@@ -5,8 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use weir_mongodb_codec::message::Flags;
+
 use crate::support::{
-    Client, Gateway, Setup, greeted, integer, is_ok,
+    Client, Gateway, Setup, command, greeted, inner, integer, is_ok,
     server::{Act, Says, Server},
     until,
 };
@@ -160,4 +162,31 @@ fn workers_share_cursors_servers_and_what_they_present() {
     until("a new client of each worker sees it", || {
         (0..3).all(|worker| integer(&gateway.client_on(worker).hello(false), "maxWireVersion") == Some(17))
     });
+}
+
+#[test]
+fn a_monitor_hears_at_once_of_an_error_that_makes_its_driver_doubt() {
+    let server = Server::member(true, |_| Act::error(10_107));
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut monitor = gateway.client();
+    let first = monitor.hello(false);
+    let version = |name| {
+        let value = inner(&first, "topologyVersion", name).expect("a version");
+        (value.as_object_id(), value.as_integer())
+    };
+    let (process, counter) = (version("processId").0.expect("an id"), version("counter").1.expect("a number"));
+    let id = monitor.next_id();
+    monitor.send(&command(id, Flags::empty(), |body| {
+        body.int32("hello", 1);
+        body.document("topologyVersion", |version| {
+            version.object_id("processId", process);
+            version.int64("counter", counter);
+        });
+        body.int64("maxAwaitTimeMS", 60_000);
+        body.string("$db", "admin");
+    }));
+    assert_eq!(integer(&insert(&mut greeted(&gateway)), "code"), Some(10_107));
+    let news = monitor.message().expect("a reply long before its time");
+    let now = inner(&news, "topologyVersion", "counter").and_then(|value| value.as_integer());
+    assert!(now > Some(counter));
 }
