@@ -1,5 +1,6 @@
 //! A blocking connection with the protocol in its plainest form: no pool, no retries, no monitor.
 
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -99,7 +100,7 @@ pub fn session(body: &mut Writer<'_>, id: [u8; 16]) {
 }
 
 /// A whole reply.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reply {
     /// Its own id.
     pub id: i32,
@@ -112,6 +113,18 @@ pub struct Reply {
     /// It came compressed.
     pub is_compressed: bool,
     body: Vec<u8>,
+}
+
+/// The error if it is one, and the names of its fields.
+impl fmt::Debug for Reply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |one: bson::Element<'_>| String::from_utf8_lossy(one.name).into_owned();
+        let fields: Vec<String> = self.body().elements().flatten().map(name).collect();
+        let error = (self.code(), self.text(&["errmsg"]), self.labels());
+        let mut shown = formatter.debug_struct("Reply");
+        shown.field("id", &self.id).field("response_to", &self.response_to).field("flags", &self.flags);
+        shown.field("error", &error).field("fields", &fields).finish_non_exhaustive()
+    }
 }
 
 impl Reply {

@@ -35,7 +35,7 @@ fn a_step_down_costs_a_driver_no_error() {
     }
     let report = load.stop_after(Duration::from_secs(1));
     assert_eq!(report.error_count, 0, "{report:?}\n{}", gateway.log());
-    assert!(report.acknowledged > 100 && report.longest < 8.0, "{report:?}");
+    assert!(report.acknowledged > 100 && report.longest < 5.0, "{report:?}");
     let inserted = inserted(&members);
     assert!(inserted >= report.acknowledged, "{inserted} inserted, {report:?}");
     gateway.finish();

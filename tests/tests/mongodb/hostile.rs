@@ -197,8 +197,9 @@ fn m3_documents_that_are_nested_a_hundred_thousand_times_harm_nobody() {
         });
         wire.send(&bytes).expect("sent");
         match wire.reply() {
-            // Where nothing that the gateway needs is in there, it passes as it came, and the server decides.
-            Ok(reply) => assert!(reply.is_ok() || reply.code() != 0, "{reply:?}"),
+            // Where nothing that the gateway needs is in there, it passes as it came, and the server decides. A rule about what may be in
+            // there refuses what it cannot look through.
+            Ok(reply) => assert!(reply.is_ok() || [9, 13, 22].contains(&reply.code()), "{reply:?}"),
             Err(error) => assert_eq!(error, "closed"),
         }
         let mut other = Wire::connect(port(gateway));
@@ -380,19 +381,19 @@ fn m14_a_flood_of_unacknowledged_writes_costs_bounded_memory() {
     let mut wire = Wire::connect(port(&gateway));
     let mut victim = Wire::connect(port(&gateway));
     let begun = Instant::now();
-    wire.socket().set_write_timeout(Some(Duration::from_millis(200))).expect("a time limit");
-    let mut worst = Duration::ZERO;
+    wire.socket().set_write_timeout(Some(Duration::from_millis(20))).expect("a time limit");
+    let (mut worst, mut asks, mut is_blocked) = (Duration::ZERO, 0, false);
     while begun.elapsed() < Duration::from_secs(2) {
-        if wire.send(&bytes).is_err() {
-            break;
-        }
+        // Once it blocks, a message is there in part, and the flood waits.
+        is_blocked = is_blocked || wire.send(&bytes).is_err();
+        asks += 1;
         let asked = Instant::now();
         assert_eq!(victim.call(|body| find(body, "notes", 2)).batch(), [1, 2]);
         worst = worst.max(asked.elapsed());
     }
     let grown = gateway.process().resident().saturating_sub(resident);
     assert!(grown < GROWTH_MAX, "{grown} bytes more");
-    assert!(worst < Duration::from_millis(800), "a victim waited {worst:?}");
+    assert!(worst < Duration::from_millis(800) && asks >= 20, "a victim waited {worst:?}, and asked {asks} times");
     drop(wire);
     drop(victim);
     until_true("what was sent is written", || gateway.metric("weir_requests_in_flight") == 0.0);
@@ -470,8 +471,8 @@ fn m18_names_that_no_database_or_collection_has_are_refused() {
     let mut wire = Wire::connect(port(&gateway));
     let finds = server.count("find");
     let long = "x".repeat(1 << 20);
-    let cases: [(&str, &str); 6] =
-        [("notes", ""), ("notes", "a\0b"), ("notes", &long), ("notes", "a.b"), ("", "test"), ("a\0b", "test")];
+    let cases: [(&str, &str); 5] =
+        [("notes", ""), ("notes", "a\0b"), ("notes", &long), ("notes", "a.b"), ("a\0b", "test")];
     for (collection, database) in cases {
         let reply = wire.call(|body| {
             body.string("find", collection);
@@ -486,13 +487,20 @@ fn m18_names_that_no_database_or_collection_has_are_refused() {
 #[test]
 fn m19_a_list_of_a_million_cursors_is_refused() {
     let (mut gateway, server, resident) = scene("");
-    let mut wire = Wire::connect(port(&gateway));
-    let reply = wire.call(|body| {
-        body.string("killCursors", "notes");
-        body.array("cursors", 0..60_000_i64, |array, name, id| array.int64(name, id));
-        body.string("$db", "test");
-    });
-    assert_eq!(reply.code(), 2, "{reply:?}");
+    for count in [1_001_i64, 60_000, 1_000_000] {
+        let mut wire = Wire::connect(port(&gateway));
+        let bytes = message(3, Flags::empty(), |body| {
+            body.string("killCursors", "notes");
+            body.array("cursors", 0..count, |array, name, id| array.int64(name, id));
+            body.string("$db", "test");
+        });
+        let _ = wire.send(&bytes);
+        match wire.reply() {
+            // A million has 17 MB, more than a document may have.
+            Ok(reply) => assert!([2, 10_334].contains(&reply.code()), "{count}: {reply:?}"),
+            Err(error) => assert!(error == "closed" && count == 1_000_000, "{count}: {error}"),
+        }
+    }
     assert_eq!(server.count("killCursors"), 0);
     is_unharmed(&mut gateway, &server, resident);
 }

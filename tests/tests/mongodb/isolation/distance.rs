@@ -44,7 +44,8 @@ fn times(port: u16) -> [(&'static str, Duration); 3] {
     });
     let up = timed(&mut |wire| {
         wire.send(&large).expect("sent");
-        assert!(wire.reply().expect("a reply").is_ok());
+        let reply = wire.reply().expect("a reply");
+        assert!(reply.is_ok(), "{reply:?}");
     });
     [("ten requests", small), ("down", down), ("up", up)]
 }
