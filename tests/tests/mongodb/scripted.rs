@@ -48,6 +48,7 @@ fn run_each(
 fn holds_on_both_ways(options: &str, listener: &str, server: [fn() -> Scripted; 2]) {
     let (direct, left_directly) = run_each(options, server[0], |_| None);
     holds("directly", &direct, CHECKS_MIN);
+    let listener = format!("{listener}\n{FAULTS}");
     let gateway =
         |server: &Scripted| Some(Gateway::start(before(&server.address, &listener, "pool_size = 20").workers(2)));
     let (through, left) = run_each(options, server[1], gateway);
