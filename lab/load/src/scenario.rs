@@ -87,7 +87,7 @@
 //! collection = "documents"
 //! documents = 100_000           # each find draws one of these, by its _id from 1 on
 //! user = "lab"                  # of the database admin
-//! password = "env:MONGO_PASSWORD" # or the password itself; left out: nobody logs in
+//! password = "env:MONGO_PASSWORD" # or the password itself; left out: no login
 //! mechanism = "scram-sha-256"   # scram-sha-256 | scram-sha-1
 //! compressor = "zstd"           # snappy | zlib | zstd; left out: none
 //! load_balanced = false         # true: the client says so in hello, and the server must have a serviceId

@@ -9,8 +9,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! It stores no documents, unless its settings say so. Every collection seems to have the same number of them, with `_id` from 1 on, and each follows from its
-//! number and its namespace ([`filler`]). A document also has the `comment` of the command that it was found by, in its field `request`;
+//! It stores no documents, unless its settings say so. Every collection seems to have the same number of them, with `_id` from 1 on, and
+//! each follows from its number and its namespace ([`filler`]). A document also has the `comment` of the command that it was found by, in its field `request`;
 //! every other reply has it beside `ok`. A foreign reply therefore shows. Writes are confirmed and forgotten, but change streams see
 //! them. Cursors, sessions, transactions, exhaust streams, compression, logins and fail points behave as in MongoDB.
 //!

@@ -58,7 +58,8 @@ pub struct MongodbArgs {
     #[arg(long, value_name = "NAME", default_value = "rs0")]
     set: String,
 
-    /// Members of the replica set, with commas between them. The first is the primary, and this server is the one with the address of --bind.
+    /// Members of the replica set, with commas between them. The first is the primary. This server is the one with the address of
+    /// --bind.
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     hosts: Vec<String>,
 

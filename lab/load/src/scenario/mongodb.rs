@@ -19,7 +19,7 @@ pub struct Mongodb {
     pub documents: u64,
     /// Bytes of a document, found or inserted. Default 1 KiB.
     pub document_bytes: usize,
-    /// The user, of the database `admin`. Default `lab`. Without a password nobody logs in.
+    /// The user, of the database `admin`. Default `lab`. Without a password there is no login.
     pub user: String,
     /// The password; `None`: the server needs no login.
     pub password: Option<Secret>,

@@ -127,7 +127,7 @@ impl Cursors {
         Ok(id)
     }
 
-    /// Takes a cursor for a batch: nobody else has it meanwhile.
+    /// Takes a cursor for a batch: no other command has it meanwhile.
     pub fn take(
         &mut self,
         id: i64,

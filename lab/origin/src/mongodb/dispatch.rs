@@ -54,7 +54,7 @@ pub(super) enum Fate {
 /// A function that writes the fields of a reply in front of `ok`.
 type Run = fn(&mut Context<'_>, &mut Writer<'_>) -> Result<Fate, Failure>;
 
-/// What a command needs.
+/// The needs of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Nothing, not even a login.

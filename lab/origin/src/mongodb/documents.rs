@@ -35,7 +35,7 @@ pub(super) struct Form<'a> {
     /// Bytes of a document, if its other fields leave room.
     pub bytes: usize,
     pub namespace: &'a [u8],
-    /// The comment of the command that asked for it.
+    /// The comment of the command that requests the documents.
     pub mark: Option<Value<'a>>,
 }
 

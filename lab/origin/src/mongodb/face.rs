@@ -10,8 +10,8 @@ pub enum Face {
     Standalone,
     /// A mongos.
     Mongos,
-    /// A mongos behind a load balancer: its hello has a `serviceId` if the client asks for one, and cursors and transactions of such a client
-    /// stay on their connection.
+    /// A mongos behind a load balancer: its hello has a `serviceId` if the client says `loadBalanced`, and cursors and transactions of
+    /// such a client stay on their connection.
     LoadBalancer,
     /// A member of a replica set.
     Member(Member),

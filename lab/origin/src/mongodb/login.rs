@@ -69,7 +69,7 @@ pub(super) fn sasl_continue(at: &mut Context<'_>, body: &mut Writer<'_>) -> Resu
     Ok(Fate::Done)
 }
 
-/// `speculativeAuthenticate` of hello. If it fails nothing is said about it, and the client begins anew.
+/// `speculativeAuthenticate` of hello. If it fails nothing is said about it, and the client begins again.
 pub(super) fn speculate(at: &mut Context<'_>, start: Document<'_>, body: &mut Writer<'_>) {
     let is_start = start.first_element().ok().flatten().is_some_and(|first| first.name == b"saslStart");
     if is_start && let Ok(answer) = begin(at, start) {

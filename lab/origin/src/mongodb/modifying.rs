@@ -1,4 +1,4 @@
-//! What an update makes of a stored document: another one, or the same with some top-level fields changed.
+//! The result of an update of a stored document: another one, or the same with some top-level fields changed.
 
 use weir_mongodb_codec::bson::{Document, Kind, Value, Writer, document};
 

@@ -36,7 +36,7 @@ pub(super) struct Client {
     pub compressors: Vec<Compressor>,
     /// It has come through a load balancer: cursors and transactions stay on its connection.
     pub is_load_balanced: bool,
-    /// Who has logged in.
+    /// The user who has logged in.
     pub user: Option<Vec<u8>>,
     pub conversation: Option<Conversation>,
 }
@@ -61,7 +61,7 @@ struct Turn {
     until: Option<Time>,
     /// The version of the topology in the reply before.
     seen: Option<u64>,
-    /// The fail points were asked; the effect on this run.
+    /// The effect of the fail points on this run; `None`: they were not looked at.
     strike: Option<Strike>,
 }
 
@@ -135,7 +135,7 @@ impl Session {
         true
     }
 
-    /// The connection has ended. What was bound to it ends as well.
+    /// The connection has ended, and with it all that is bound to it.
     pub fn leave(&self, core: &Core) {
         if self.client.is_load_balanced {
             let id = self.client.id;

@@ -48,7 +48,7 @@ pub struct MongodbOriginSettings {
     pub workers: usize,
     /// CPUs to pin workers to, in turn. Empty: the scheduler decides. Default empty.
     pub cpus: Vec<usize>,
-    /// The password of every user, which clients prove by SCRAM-SHA-256 or SCRAM-SHA-1. Default none: nobody has to log in.
+    /// The password of every user, which clients prove by SCRAM-SHA-256 or SCRAM-SHA-1. Default none: there is no login.
     pub password: Option<Secret>,
     /// The place of the server in a deployment, until `weirOrigin` sets another. Default a mongod without a set.
     pub face: Face,

@@ -175,7 +175,7 @@ impl Counts {
     }
 }
 
-/// Nobody leaves a value half changed, even in a panic.
+/// No code leaves a value half changed, even in a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -190,7 +190,7 @@ pub(super) struct Core {
     pub settings: MongodbOriginSettings,
     pub state: Arc<State>,
     pub stats: Arc<WorkerStats>,
-    /// For SCRAM-SHA-256; `None`: nobody has to log in.
+    /// For SCRAM-SHA-256; `None`: there is no login.
     verifier: Option<ScramVerifier>,
     /// For SCRAM-SHA-1.
     verifiers: RefCell<HashMap<Vec<u8>, ScramVerifier>>,
@@ -223,7 +223,7 @@ impl Core {
         self.verifier.is_some()
     }
 
-    /// The verifier of a user; `None`: nobody has a password.
+    /// The verifier of a user; `None`: there is no password.
     pub fn verifier(&self, mechanism: Mechanism, user: &[u8]) -> Option<ScramVerifier> {
         if mechanism != Mechanism::ScramSha1 {
             return self.verifier.clone();

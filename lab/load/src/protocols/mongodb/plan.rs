@@ -64,7 +64,7 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// The fields that every command ends with, as drivers send them: a session that nobody else has, and the database.
+    /// The fields that every command ends with, as drivers send them: a session that no other command has, and the database.
     fn write_end(&self, body: &mut Writer<'_>, mark: i64) {
         body.int64("comment", mark);
         body.document("lsid", |lsid| lsid.binary("id", 4, &session(mark)));

@@ -266,7 +266,8 @@ fn bytes_that_are_no_reply_end_the_connection() {
 #[test]
 fn the_section_is_read_and_its_mistakes_have_remedies() {
     let text = source(
-        "mongodb = { operation = \"mixed\", insert_percent = 5, user = \"app\", password = \"pw\", mechanism = \"scram-sha-1\", compressor = \"zstd\", load_balanced = true }",
+        "[mongodb]\noperation = \"mixed\"\ninsert_percent = 5\nuser = \"app\"\npassword = \"pw\"\n\
+         mechanism = \"scram-sha-1\"\ncompressor = \"zstd\"\nload_balanced = true",
     );
     let scenario = scenario::parse("s.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let mongodb = &scenario.mongodb;

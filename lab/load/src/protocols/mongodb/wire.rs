@@ -70,7 +70,7 @@ impl Replies {
         };
         let read = Message::read(message).map_err(|_| StreamError)?;
         let facts = reply::Reply::read(read.body).map_err(|_| StreamError)?;
-        // Nobody has asked for a stream.
+        // No command permits a stream of replies.
         if read.flags.contains(Flags::MORE_TO_COME) {
             return Err(StreamError);
         }
