@@ -385,9 +385,8 @@ impl Session {
 
     fn end_sessions<I: Io>(&mut self, command: &Command<'_>, io: &I) {
         let owner = self.owner();
-        let keys: Vec<_> =
-            ended(command).into_iter().map(|session| SessionKey { owner: owner.clone(), session }).collect();
-        let cleanups = self.with_pins(io, |pins| pins.end_sessions(keys));
+        let sessions = ended(command);
+        let cleanups = self.with_pins(io, |pins| pins.end_sessions(&owner, &sessions));
         self.cleanups.extend(cleanups);
     }
 

@@ -151,7 +151,7 @@ fn follow_set(upstream: &Rc<MongodbUpstream>) {
     let topology = upstream.topology();
     let members = topology.members().unwrap_or_else(|| {
         let mut all = upstream.addresses();
-        for other in topology.hearsay() {
+        for other in topology.hearsay().into_iter().chain(upstream.seeds()) {
             if !all.contains(&other) && all.len() < crate::settings::MEMBERS_MAX {
                 all.push(other);
             }

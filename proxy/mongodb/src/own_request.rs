@@ -4,6 +4,7 @@ use std::io;
 
 use weir_engine::Stream;
 use weir_mongodb_codec::{
+    MessageError,
     bson::Writer,
     frame::Framer,
     message::{self, Flags, Ids, Message},
@@ -15,6 +16,10 @@ use weir_mongodb_session::{pins::Cleanup, server_hello::ServerHello};
 const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The id of each request: it is alone on its connection.
 const ID: i32 = 1;
+/// The id of a ping behind a request that wants no reply. Drivers count from 1.
+pub(crate) const BARRIER_ID: i32 = i32::MIN + 1;
+/// The id of a ping on a connection whose client has left it so.
+const RESET_ID: i32 = i32::MIN + 2;
 /// Code of a server that does not have the command.
 const COMMAND_NOT_FOUND: i32 = 59;
 
@@ -48,6 +53,54 @@ pub(crate) async fn ping(stream: &mut Stream) -> io::Result<()> {
     let body = Message::read(&bytes).map_err(io::Error::other)?.body;
     let reply = Reply::read(body).map_err(io::Error::other)?;
     if reply.is_ok { Ok(()) } else { Err(io::Error::other("the server refused the ping")) }
+}
+
+/// Appends a ping with this id.
+pub(crate) fn write_ping(out: &mut Vec<u8>, id: i32) {
+    message::write(out, Ids { request: id, response_to: 0 }, Flags::empty(), |body| {
+        body.int32("ping", 1);
+        body.string("$db", "admin");
+    });
+}
+
+/// Looks for the reply to the ping with this id, and takes it and all messages in front of it away: some servers answer requests that want no
+/// reply. `true`: it was there.
+///
+/// # Errors
+/// The server broke a rule, or such a message is too long.
+pub(crate) fn take_ping_reply(received: &mut Vec<u8>, id: i32) -> Result<bool, MessageError> {
+    while let Some(piece) = Framer::default().next(received)? {
+        if piece.header.bytes > REPLY_BYTES_MAX {
+            return Err(MessageError::Length { claimed: piece.header.bytes as i32 });
+        }
+        if !piece.is_whole() {
+            return Ok(false);
+        }
+        received.drain(..piece.bytes);
+        if piece.header.response_to == id {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Waits until a server has done all that was sent to it, and nothing of it is left on the connection.
+///
+/// # Errors
+/// As [`hello`].
+pub(crate) async fn settle(stream: &mut Stream) -> io::Result<()> {
+    stream.output.with(|out| write_ping(out, RESET_ID));
+    let mut received = Vec::new();
+    loop {
+        match stream.reader.receive().await? {
+            Some(chunk) => received.extend_from_slice(&chunk),
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+        if take_ping_reply(&mut received, RESET_ID).map_err(io::Error::other)? {
+            let text = "the server speaks behind its reply";
+            return if received.is_empty() { Ok(()) } else { Err(io::Error::other(text)) };
+        }
+    }
 }
 
 /// Ends a cursor or a transaction. Whether the server still had it is of no interest.

@@ -149,9 +149,9 @@ impl PooledProtocol for MongodbServer {
         IdleVerdict::Close
     }
 
-    /// A connection comes back clean, or is closed: an exchange that broke off leaves nothing that could be reset.
-    async fn reset(&self, _: &mut Stream, _: &mut ServerState) -> bool {
-        false
+    /// A connection comes back clean but behind a write that wants no reply, whose client has left: the server may be at work on it.
+    async fn reset(&self, stream: &mut Stream, _: &mut ServerState) -> bool {
+        own_request::settle(stream).await.is_ok()
     }
 
     async fn check(&self, stream: &mut Stream, _: &mut ServerState) -> bool {
@@ -193,6 +193,9 @@ pub(crate) async fn log_in(
                 Step::Derive(derivation) => {
                     let derived = derive(*derivation, keys).await;
                     stream.output.with(|out| login.on_keys(&derived, out))
+                }
+                Step::Done(_) if !input.is_empty() => {
+                    return Err(io::Error::other("the server speaks behind its login").into());
                 }
                 Step::Done(hello) => return Ok(*hello),
                 Step::Failed(failure) => return Err(failed(*failure)),

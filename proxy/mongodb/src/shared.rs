@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -33,6 +33,8 @@ pub struct ListenerShared {
     presented: Mutex<Presented>,
     /// Grows with each change of what is presented.
     version: AtomicU64,
+    /// See [`ListenerShared::note_state_change`]. The next look at what is presented takes it.
+    has_state_changed: AtomicBool,
     labels: Mutex<BTreeSet<Arc<str>>>,
 }
 
@@ -54,6 +56,7 @@ impl Default for ListenerShared {
             pins: Mutex::new(Pins::new(PinLimits::SHARED)),
             presented: Mutex::new(Presented { run, presentation: None, servers: Vec::new() }),
             version: AtomicU64::new(0),
+            has_state_changed: AtomicBool::new(false),
             labels: Mutex::default(),
         }
     }
@@ -103,7 +106,8 @@ impl ListenerShared {
             session_timeout_minutes: promise.session_timeout_minutes,
             topology: settings.streams_hello.then(|| topology(counter)),
         };
-        if before.as_deref() == Some(&now) {
+        let has_state_changed = self.has_state_changed.swap(false, Relaxed) && settings.streams_hello;
+        if before.as_deref() == Some(&now) && !has_state_changed {
             return;
         }
         if settings.streams_hello {
@@ -116,12 +120,7 @@ impl ListenerShared {
     /// A client has got an error by which its driver takes the server for another one. Its monitor gets a reply at once, and the driver
     /// tries again: it would wait for the next reply of the stream otherwise.
     pub(crate) fn note_state_change(&self) {
-        let mut presented = lock(&self.presented);
-        let Some(before) = presented.presentation.as_deref() else { return };
-        let Some(topology) = before.topology else { return };
-        let topology = Some(TopologyVersion { counter: topology.counter + 1, ..topology });
-        presented.presentation = Some(Arc::new(Presentation { topology, ..before.clone() }));
-        self.version.fetch_add(1, Relaxed);
+        self.has_state_changed.store(true, Relaxed);
     }
 
     /// The servers of now: cursors and transactions at others are gone with them.

@@ -49,6 +49,10 @@ fn election(hello: &ServerHello) -> Option<([u8; 12], i64)> {
     hello.election.map(|(version, id)| (id, version))
 }
 
+fn is_member(hello: &ServerHello) -> bool {
+    matches!(hello.kind, ServerKind::Primary | ServerKind::Secondary)
+}
+
 /// The facts of a server that clients may use, as far as it says itself.
 fn usable<'s>(standing: &'s Standing, set_name: Option<&str>) -> Option<&'s ServerHello> {
     let hello = standing.hello.as_deref().filter(|_| standing.is_reachable)?;
@@ -69,9 +73,12 @@ impl Topology {
             |standing: &&Standing| usable(standing, set_name).is_some_and(|hello| hello.kind == ServerKind::Primary);
         let newest =
             standings.iter().filter(is_primary).filter_map(|standing| election(usable(standing, set_name)?)).max();
+        let is_set = standings.iter().filter_map(|standing| usable(standing, set_name)).any(is_member);
         let role = |standing: &Standing| match usable(standing, set_name) {
             None => Role::None,
             Some(hello) => match hello.kind {
+                // A member that was started alone for its maintenance, beside the others of its set.
+                ServerKind::Standalone if is_set => Role::None,
                 ServerKind::Standalone | ServerKind::Mongos => Role::Any,
                 ServerKind::Secondary => Role::Secondary,
                 ServerKind::Primary if election(hello) == newest || election(hello).is_none() => Role::Primary,

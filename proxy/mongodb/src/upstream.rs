@@ -211,6 +211,11 @@ impl MongodbUpstream {
         self.servers().settings().endpoints.clone()
     }
 
+    /// The endpoints of the configuration.
+    pub(crate) fn seeds(&self) -> Vec<Address> {
+        self.members.seeds.iter().map(|(address, _)| address.clone()).collect()
+    }
+
     /// The pool of the gateway's own login.
     pub(crate) fn pool(self: &Rc<Self>) -> Rc<Pool<MongodbServer>> {
         if self.members.version.load(Relaxed) != self.version.get() {

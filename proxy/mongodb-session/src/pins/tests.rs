@@ -132,7 +132,7 @@ fn the_pins_of_an_owner_are_bounded_and_counted() {
     assert!(pins.has_room_for_cursor(&owner("ann")));
     pins.begin_transaction(session("ann", 1), 1, ServerId(3), at(0));
     assert!(pins.has_room_for_transaction(&session("ann", 1)) && !pins.has_room_for_transaction(&session("ann", 2)));
-    assert_eq!(pins.end_sessions([session("ann", 1)]).len(), 2);
+    assert_eq!(pins.end_sessions(&owner("ann"), &[session("ann", 1).session]).len(), 2);
     assert!(pins.is_empty() && pins.has_room_for_transaction(&session("ann", 2)));
 }
 

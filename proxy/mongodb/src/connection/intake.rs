@@ -7,13 +7,21 @@ use weir_listener::CloseReason;
 use weir_mongodb_codec::{
     MessageError,
     compressed::{Compressed, Compressor},
-    header::{Header, OpCode},
-    limits::PREAUTH_MESSAGE_BYTES_MAX,
+    header::{HEADER_BYTES, Header, OpCode},
+    limits::{DOCUMENT_BYTES_MAX, PREAUTH_MESSAGE_BYTES_MAX},
     sections::SectionFramer,
 };
 use weir_mongodb_session::{Next, Refusal, Request, Want};
 
 use super::life::{Life, Routed, Sending, Stage, has_room_for};
+
+/// The first section of a message is its body, and no longer than a document may be.
+fn begins_with_body(message: &[u8]) -> bool {
+    let section = message.get(HEADER_BYTES + 4..).and_then(<[u8]>::first_chunk::<5>);
+    section.is_some_and(|[kind, a, b, c, d]| {
+        *kind == 0 && u32::from_le_bytes([*a, *b, *c, *d]) as usize <= DOCUMENT_BYTES_MAX
+    })
+}
 
 /// A request as it came, if it was compressed, and its compressor.
 pub(super) type Packed<'a> = Option<(&'a [u8], Compressor)>;
@@ -61,8 +69,10 @@ impl Life<'_> {
                     let skipped = rest.len().min(*left);
                     (at, *left) = (at + skipped, *left - skipped);
                     if *left > 0 {
+                        self.partial_since.get_or_insert_with(turn::now);
                         return Ok(at);
                     }
+                    self.partial_since = None;
                     self.stage = Stage::Request;
                 }
                 Stage::Sending(_) if !rest.is_empty() => at += self.forward(rest)?,
@@ -99,10 +109,6 @@ impl Life<'_> {
             (OpCode::Msg | OpCode::Query, Some(message)) => self.begin(message, &header, None),
             (OpCode::Msg, None) if header.bytes > self.scene.settings.held_bytes_max => self.begin_long(rest, &header),
             (OpCode::Compressed, Some(message)) => self.begin_compressed(message),
-            (OpCode::Compressed, None) if !self.charge() => {
-                self.connection.service.metrics.shed("buffered_bytes");
-                Err(CloseReason::Ended("buffered_bytes"))
-            }
             (OpCode::Msg | OpCode::Query | OpCode::Compressed, None) => Ok(self.in_part()),
             (OpCode::Reply | OpCode::Retired(_), _) => Err(self.broken(MessageError::OpCode(header.op_code.number()))),
         }
@@ -122,7 +128,8 @@ impl Life<'_> {
     fn begin_long(&mut self, rest: &[u8], header: &Header) -> Result<Option<usize>, CloseReason> {
         match Request::read_first(header, rest) {
             Ok(Some(_)) => self.begin(rest, header, None),
-            Ok(None) if rest.len() >= self.scene.settings.held_bytes_max => {
+            // A body in front is held whole: it has the length of a document.
+            Ok(None) if rest.len() >= self.scene.settings.held_bytes_max && !begins_with_body(rest) => {
                 self.refuse_long(rest, header);
                 Ok(Some(rest.len()))
             }
@@ -146,6 +153,9 @@ impl Life<'_> {
         if !self.scene.settings.compressors.contains(&compressed.compressor) {
             return Err(self.broken(MessageError::Compressor(compressed.compressor.number())));
         }
+        if compressed.inflated > self.session.message_bytes_max() {
+            return Err(self.broken(MessageError::InflatedSize { claimed: compressed.inflated as i32 }));
+        }
         if !has_room_for(&self.connection.handle, compressed.inflated) {
             self.connection.service.metrics.shed("buffered_bytes");
             return Err(CloseReason::Ended("buffered_bytes"));
@@ -160,10 +170,6 @@ impl Life<'_> {
             Ok(Some(header)) if header.op_code == OpCode::Msg => header,
             _ => return Err(self.broken(MessageError::OpCode(compressed.op_code.number()))),
         };
-        let most = self.session.message_bytes_max();
-        if header.bytes > most {
-            return Err(self.broken(MessageError::InflatedSize { claimed: header.bytes as i32 }));
-        }
         let packed = Some((message, compressed.compressor));
         let begun = self.begin(&inflated, &header, packed)?;
         if matches!(self.stage, Stage::Routed(_)) {
@@ -298,11 +304,10 @@ impl Life<'_> {
     fn sent(&mut self) {
         if !self.session.on_sent() {
             self.stage = Stage::Replying;
-        } else if self.lease.is_congested() {
-            self.stage = Stage::Flushing;
-        } else {
-            self.release();
-            self.stage = Stage::Request;
+            return;
         }
+        // The client's next request must not overtake the write, and another client must not get what the server says to it.
+        self.lease.append_barrier();
+        self.stage = Stage::Flushing;
     }
 }

@@ -28,7 +28,12 @@ use super::{
     passthrough::OwnLine,
     replies::Replies,
 };
-use crate::{preference::Preference, server::MongodbServer, upstream::MongodbUpstream};
+use crate::{
+    own_request::{self, BARRIER_ID},
+    preference::Preference,
+    server::MongodbServer,
+    upstream::MongodbUpstream,
+};
 
 /// The time between two looks at the pins of a connection.
 pub(super) const PINS_INTERVAL: Duration = Duration::from_secs(60);
@@ -79,7 +84,7 @@ pub(super) struct Lease {
     appended: u64,
     is_logged: bool,
     pub(super) replies: Replies,
-    /// A reply to a part of a login, as far as it is here.
+    /// A reply to a part of a login or to the gateway's ping, as far as it is here.
     pub(super) relay_reply: Vec<u8>,
     pub(super) is_error: bool,
     /// When the pins of the connection were looked at last.
@@ -140,8 +145,12 @@ impl Lease {
         }
     }
 
-    pub(super) fn is_congested(&mut self) -> bool {
-        self.server.as_mut().is_some_and(|server| server.stream().output.is_congested())
+    /// Appends the ping behind a request that wants no reply.
+    pub(super) fn append_barrier(&mut self) {
+        self.relay_reply.clear();
+        if let Some(server) = &mut self.server {
+            server.stream().output.with(|out| own_request::write_ping(out, BARRIER_ID));
+        }
     }
 
     pub(super) fn poll_relieved(&mut self, context: &mut Context<'_>) -> bool {

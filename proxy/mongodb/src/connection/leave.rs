@@ -19,6 +19,9 @@ use crate::upstream::MongodbUpstream;
 /// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for no client, and its connection is closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The longest silence within it. Default 250 ms: a server that works on for a client that is gone ends the operation when its connection
+/// closes.
+const SILENCE_MAX: Duration = Duration::from_millis(250);
 /// Bytes of a compressed reply that is inflated without a client. Default 1 MiB: beyond, the connection is closed.
 const INFLATED_BYTES_MAX: usize = 1024 * 1024;
 
@@ -32,9 +35,14 @@ struct Remains {
 }
 
 impl Life<'_> {
+    /// A request without a reply has gone, and no message of the server is here in part.
+    fn is_settling(&self) -> bool {
+        matches!(self.stage, Stage::Flushing) && self.lease.relay_reply.is_empty()
+    }
+
     /// The client is gone, or its connection ends.
     pub(super) fn leave(self: Box<Self>) {
-        let (is_sent, is_flushing) = (matches!(self.stage, Stage::Replying), matches!(self.stage, Stage::Flushing));
+        let (is_sent, is_flushing) = (matches!(self.stage, Stage::Replying), self.is_settling());
         let Self { mut session, scene, upstream, mut lease, connection, .. } = *self;
         let entry = connection.handle.entry();
         entry.wait(None);
@@ -50,8 +58,8 @@ impl Life<'_> {
             }
             (_, server) => {
                 match server {
-                    // A write without a reply is on its way: what it waits for is the server's own reading.
-                    Some(Link::Pooled(server)) if is_flushing => server.give_back(Condition::Clean),
+                    // A write without a reply is on its way: the pool waits until the server has done it.
+                    Some(Link::Pooled(server)) if is_flushing => server.give_back(Condition::Dirty),
                     Some(server) => server.close(LossCause::Retired),
                     None => {}
                 }
@@ -78,7 +86,8 @@ impl Remains {
     /// Reads to the end of the exchange; true: the connection may serve another client.
     async fn read(&mut self) -> bool {
         loop {
-            let Ok(Some(chunk)) = self.server.stream().reader.receive().await else { return false };
+            let received = timeout(SILENCE_MAX, self.server.stream().reader.receive()).await;
+            let Ok(Ok(Some(chunk))) = received else { return false };
             match self.replies.take(&chunk, &mut self.session, &self.scene, &mut Nobody) {
                 Ok(Taken::More) => {}
                 Ok(Taken::Over { is_followed }) => return !is_followed,

@@ -50,7 +50,7 @@ pub(super) enum Stage<'a> {
     Sending(Box<Sending>),
     /// The server replies.
     Replying,
-    /// A request without a reply has to leave before the connection serves another client.
+    /// A request without a reply has gone. The gateway's ping behind it shows when the connection is free.
     Flushing,
     /// A server answers a part of a login.
     Relaying,
@@ -81,8 +81,6 @@ enum Event {
     Keys(ScramKeys),
     /// The client is gone while it waits.
     Gone,
-    /// The server has taken a request without a reply.
-    Relieved,
     /// The idle connection of the client's own to a server has ended.
     OwnLost,
     Overdue,
@@ -258,7 +256,7 @@ impl Life<'_> {
     /// Events of the servers, and of other threads.
     fn poll_server(&mut self, context: &mut Context<'_>, has_room: bool) -> Option<Event> {
         match &mut self.stage {
-            Stage::Replying | Stage::Sending(_) | Stage::Relaying if self.lease.server.is_some() => {
+            Stage::Replying | Stage::Sending(_) | Stage::Relaying | Stage::Flushing if self.lease.server.is_some() => {
                 // A reply within a request is a mistake, and shows that the connection is over.
                 if (has_room || !matches!(self.stage, Stage::Replying))
                     && let Poll::Ready(received) = self.lease.poll_receive(context)
@@ -275,7 +273,6 @@ impl Life<'_> {
                     Poll::Pending => None,
                 }
             }
-            Stage::Flushing => self.lease.poll_relieved(context).then_some(Event::Relieved),
             Stage::Deriving(keys) => match keys.as_mut().poll(context) {
                 Poll::Ready(keys) => Some(Event::Keys(keys)),
                 Poll::Pending => None,
@@ -297,11 +294,6 @@ impl Life<'_> {
             Event::Acquired(Ok(server)) => self.on_acquired(server)?,
             Event::Acquired(Err(error)) => self.on_acquire_failed(&error)?,
             Event::Keys(keys) => self.on_keys(&keys)?,
-            Event::Relieved => {
-                self.release();
-                self.stage = Stage::Request;
-                self.go_on()?;
-            }
             Event::OwnLost => return Err(CloseReason::of_upstream("mongodb_server_lost")),
             Event::Overdue => self.on_overdue()?,
         }
@@ -309,8 +301,14 @@ impl Life<'_> {
         if !cleanups.is_empty() {
             self.scene.service.clean(&self.upstream, cleanups);
         }
+        if self.is_outdated {
+            self.follow_upstream();
+        }
         self.note_busy();
-        self.charge();
+        if !self.charge() && matches!(self.stage, Stage::Request) && !self.input.is_empty() {
+            self.scene.service.metrics.shed("buffered_bytes");
+            return Err(CloseReason::Ended("buffered_bytes"));
+        }
         if self.connection.service.sessions.drain_state() == Drain::Firm && self.is_idle(true) {
             return Err(CloseReason::Drained);
         }

@@ -101,7 +101,10 @@ impl Life<'_> {
     /// Shows operators who the client is, once it has logged in.
     pub(super) fn show_login(&mut self) {
         let Some(user) = self.session.login().user() else {
-            self.is_shown = false;
+            // A connection on which this user has logged in serves no other one.
+            if std::mem::replace(&mut self.is_shown, false) {
+                self.lease.own = None;
+            }
             return;
         };
         if self.is_shown {

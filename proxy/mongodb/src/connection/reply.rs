@@ -10,6 +10,7 @@ use super::{
     life::{Life, Stage, has_room_for},
     replies::{Sink, Taken},
 };
+use crate::own_request::{self, BARRIER_ID};
 
 /// Codes of a server that is no primary, or not for long: its role is looked at again.
 const fn is_state_change(code: i32) -> bool {
@@ -47,6 +48,7 @@ impl Life<'_> {
     pub(super) fn on_server_bytes(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         match self.stage {
             Stage::Relaying => return self.on_relayed_bytes(chunk),
+            Stage::Flushing => return self.on_ping_bytes(chunk),
             Stage::Replying => {}
             _ => {
                 let text = "the server replies to a request that is not over";
@@ -67,6 +69,21 @@ impl Life<'_> {
             }
             Ok(Taken::Over { is_followed }) => self.exchange_over(is_followed),
             Err(violation) => self.server_broke(&violation),
+        }
+    }
+
+    /// Bytes behind a request that wants no reply: the reply to the gateway's ping, and what a server says nevertheless.
+    fn on_ping_bytes(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
+        let received = &mut self.lease.relay_reply;
+        received.extend_from_slice(chunk);
+        match own_request::take_ping_reply(received, BARRIER_ID) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let is_followed = !received.is_empty();
+                self.lease.relay_reply = Vec::new();
+                self.exchange_over(is_followed)
+            }
+            Err(error) => self.server_broke(&error.violation(Culprit::Upstream)),
         }
     }
 
@@ -136,6 +153,10 @@ impl Life<'_> {
         let Some(server) = self.lease.server.take() else { return Ok(()) };
         self.done("server_lost");
         server.close(cause);
+        if matches!(self.stage, Stage::Flushing) {
+            // A write without a reply may be lost: the end of the connection is all that its client can see.
+            return Err(CloseReason::of_upstream("mongodb_server_lost"));
+        }
         let left = match &self.stage {
             Stage::Sending(sending) => sending.left,
             _ => 0,

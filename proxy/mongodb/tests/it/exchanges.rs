@@ -298,3 +298,23 @@ fn m8_a_stream_that_nothing_called_for_is_an_error_for_its_client() {
     assert_eq!(integer(&reply, "code"), Some(6));
     assert!(is_ok(&client.find()), "another connection serves the next request");
 }
+
+#[test]
+fn a_server_that_answers_a_write_without_a_reply_harms_no_other_client() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let (mut writer, mut reader) = (greeted(&gateway), greeted(&gateway));
+    for _ in 0..20 {
+        let id = writer.next_id();
+        writer.send(&command(id, Flags::MORE_TO_COME, |body| {
+            body.string("insert", "orders");
+            body.string("$db", "shop");
+        }));
+        assert!(is_ok(&reader.find()));
+    }
+    until("all writes have come", || server.count("insert") == 20);
+    drop(writer);
+    assert!(is_ok(&reader.find()));
+}
