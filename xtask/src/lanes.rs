@@ -47,35 +47,6 @@ const REDIS: &[&str] = &[
     "weir-upstream",
 ];
 
-/// The packages that the fuzz targets test.
-const FUZZED: &[&str] = &[
-    "weir-fuzz",
-    "weir-engine",
-    "weir-resp",
-    "weir-http-codec",
-    "weir-http2-codec",
-    "weir-websocket-codec",
-    "weir-postgres-codec",
-    "weir-mongodb-codec",
-    "weir-sasl",
-    "weir-sse-codec",
-    "weir-json-codec",
-    "weir-ai-session",
-    "weir-ai-translate",
-    "weir-mcp-session",
-    "weir-flags-codec",
-    "weir-flags-session",
-    "weir-postgres-session",
-    "weir-postgres-simulation",
-    "weir-mongodb-session",
-    "weir-mongodb-simulation",
-    "weir-redis-session",
-    "weir-redis-simulation",
-    "weir-http",
-    "weir-analysis",
-    "weir-spend",
-];
-
 /// The packages that decide the meaning of PostgreSQL sessions.
 const POSTGRES: &[&str] =
     &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
@@ -331,7 +302,7 @@ const LANES: &[Lane] = &[
         name: "fuzz",
         about: "a short fuzz run of each target, from its committed corpus",
         needs: &[Part::Compiler],
-        when: covers(&[], FUZZED, &[]),
+        when: covers(&[], fuzz::FUZZED, &[]),
         minutes: 12,
         work: Work::Compiles,
         body: fuzz::run,

@@ -239,7 +239,7 @@ impl Wire {
     /// Connects and says nothing.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If no server listens.
     #[must_use]
     pub fn open(port: u16) -> Self {
         let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).expect("connected");

@@ -3,7 +3,7 @@
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::stream::Address;
 
-/// In front of `server`: nobody has to log in, on either side.
+/// In front of `server`, without logins on either side.
 pub(crate) fn before(server: &Address, listener: &str, upstream: &str) -> Config {
     Config { protocol: "mongodb", ..Config::to(server) }
         .listener(&format!("[listener.mongodb]\nauth = \"none\"\n{listener}"))

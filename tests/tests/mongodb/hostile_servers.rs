@@ -126,7 +126,7 @@ fn m8_a_server_that_breaks_the_protocol_is_closed_and_its_client_gets_an_error()
     }
 }
 
-/// Bytes behind a reply, before anybody has asked again.
+/// Bytes behind a reply, before the next request.
 #[test]
 fn m8_a_reply_too_many_reaches_no_client() {
     let (server, seen) = evil_once(|asked| {

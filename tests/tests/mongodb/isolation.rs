@@ -401,7 +401,7 @@ fn s8_a_refusal_within_a_sequence_leaves_no_state() {
         let mut holder = Wire::connect(port(&gateway));
         ask(&mut holder, SIZE_LATE);
         until_true("the server is held", || gateway.metric("weir_requests_in_flight") == 1.0);
-        // Of a pipeline each request is refused in its place.
+        // Each request of a pipeline is refused in its place.
         let first = message(10, Flags::empty(), |body| start(body, number, true));
         let second = message(11, Flags::empty(), |body| find(body, "notes", 2));
         refused.send(&[first, second].concat()).expect("sent");

@@ -17,7 +17,7 @@ const CHECKS_MIN: usize = 40;
 const FAULTS: &str =
     "[[listener.mongodb.rule]]\nname = \"faults\"\naction = \"allow\"\ncommands = [\"configureFailPoint\"]";
 
-/// What the drivers have left open at their servers: cursors, and transactions. A connection that a fail point has closed leaves some behind.
+/// Cursors and transactions that the drivers have left open at their servers. A connection that a fail point has closed leaves some behind.
 type Left = BTreeMap<&'static str, [i64; 2]>;
 
 /// Runs the checks of each driver in front of a server of its own: a fail point is the server's. `before` starts what stands in front.
