@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_analysis::mongodb::{Argument, Class, Namespace, classify};
+use weir_analysis::mongodb::{Argument, COMMANDS, Class, Namespace, Reach, Row, classify};
 use weir_mongodb_codec::command::Command;
 
 use super::rules::{Action, Rule, UserPolicy, bit};
@@ -31,7 +31,7 @@ pub enum DenialReason<'a> {
     ReadOnly,
     /// No rule allows a dangerous command by its class or name.
     Dangerous,
-    /// The command is too long or too deep, or is not there as a whole, and a rule may deny it.
+    /// The command is too long or too deep, is not there as a whole, or does not name its collection, and a rule may deny it.
     Unknown,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Denial<'_> {
             DenialReason::Default => f.write_str("no rule of the gateway allows it"),
             DenialReason::ReadOnly => f.write_str("the user may only read"),
             DenialReason::Dangerous => f.write_str("the gateway permits dangerous commands only by a rule"),
-            DenialReason::Unknown => f.write_str("the command is too long or too deep to be checked by the gateway"),
+            DenialReason::Unknown => f.write_str("the gateway cannot check it against its rules"),
         }
     }
 }
@@ -93,7 +93,7 @@ impl UserPolicy {
         beside: Option<impl IntoIterator<Item = Argument<'a>>>,
         observe: impl FnMut(&str),
     ) -> Result<(), Denial<'a>> {
-        let found = classify(command);
+        let found = kind(command);
         let reason = self.reason(command, found, beside, observe);
         let word = found.0.map_or("other", |row| row.name);
         reason.map_or(Ok(()), |reason| Err(Denial { reason, command: word, db: command.db }))
@@ -102,7 +102,7 @@ impl UserPolicy {
     fn reason<'a>(
         &'a self,
         command: &Command<'a>,
-        found: (Option<&'static weir_analysis::mongodb::Row>, Class),
+        found: (Option<&'static Row>, Class),
         beside: Option<impl IntoIterator<Item = Argument<'a>>>,
         mut observe: impl FnMut(&str),
     ) -> Option<DenialReason<'a>> {
@@ -131,6 +131,17 @@ impl UserPolicy {
             Class::Session | Class::Transaction => None,
             _ => self.denies_others.then_some(DenialReason::Default),
         }
+    }
+}
+
+/// The row of a command and its class. One whose name differs from that of a row in case alone is as dangerous as that: a server may
+/// not see the difference.
+fn kind(command: &Command<'_>) -> (Option<&'static Row>, Class) {
+    let (row, class) = classify(command);
+    let alike = || COMMANDS.iter().find(|row| row.name.as_bytes().eq_ignore_ascii_case(command.name));
+    match row.map_or_else(alike, |_| None) {
+        Some(alike) => (None, class.or_more(alike.class)),
+        None => (row, class),
     }
 }
 
@@ -172,19 +183,29 @@ impl Rule {
         };
         let is_one = |one: &Namespace<'_>| has(&self.databases, one.db) && has(&self.collections, one.collection);
         let on_database = has(&self.databases, subject.db);
+        let is_of_database = self.collections.is_empty() && on_database;
         if self.action == Action::Allow {
-            let is_fit = match &subject.namespaces[..] {
-                [] => self.collections.is_empty() && on_database,
+            let reach = match subject.reach {
+                Reach::Named => true,
+                Reach::Database => is_of_database,
+                Reach::Everything => false,
+            };
+            let names = match &subject.namespaces[..] {
+                [] => is_of_database,
                 all => all.iter().all(is_one),
             };
-            return if is_fit && subject.is_whole { Fit::Yes } else { Fit::No };
+            return if reach && names && subject.is_whole { Fit::Yes } else { Fit::No };
         }
-        let is_fit = match &subject.namespaces[..] {
-            _ if subject.reaches_everything() => true,
-            [] => on_database && (self.collections.is_empty() || subject.is_on_database()),
+        let reach = match subject.reach {
+            Reach::Named => false,
+            Reach::Database => on_database,
+            Reach::Everything => true,
+        };
+        let names = match &subject.namespaces[..] {
+            [] => is_of_database,
             all => all.iter().any(is_one),
         };
-        Fit::of(is_fit, subject.is_whole)
+        Fit::of(reach || names, subject.is_whole)
     }
 }
 

@@ -140,6 +140,11 @@ fn a_collection_is_found_wherever_a_command_names_it() {
         body.string("to", "other.secrets");
     };
     assert_eq!(judged(&no_secrets, elsewhere), "", "database and collection fit one name");
+    let elsewhere = |body: &mut Writer<'_>| {
+        body.string("cloneCollectionAsCapped", "orders");
+        body.string("toCollection", "secrets");
+    };
+    assert_eq!(judged(&no_secrets, elsewhere), "no");
     let view = |body: &mut Writer<'_>| {
         body.string("create", "view");
         body.string("viewOn", "orders");
@@ -148,6 +153,107 @@ fn a_collection_is_found_wherever_a_command_names_it() {
         });
     };
     assert_eq!(judged(&no_secrets, view), "no");
+}
+
+#[test]
+fn a_view_of_a_collection_is_a_read_of_it() {
+    let view = |name: &'static str| {
+        move |body: &mut Writer<'_>| {
+            body.string(name, "v1");
+            body.string("viewOn", "secrets");
+            body.array("pipeline", [0; 0], |_, _, _| {});
+        }
+    };
+    let no_secrets = deny(|rule| rule.collections = texts(&["secrets"]));
+    let only_views = policy(Settings {
+        rules: vec![rule("views", Action::Allow, |rule| rule.collections = texts(&["v*"]))],
+        denies_others: true,
+        ..Settings::default()
+    });
+    for name in ["create", "collMod"] {
+        assert_eq!(judged(&no_secrets, view(name)), "no", "{name}");
+        assert_eq!(judged(&only_views, view(name)), "default", "{name}");
+    }
+    assert_eq!(judged(&only_views, |body| body.string("create", "v1")), "");
+}
+
+#[test]
+fn a_change_stream_of_many_collections_reaches_all_of_them() {
+    let stream = |of_cluster: bool| {
+        move |body: &mut Writer<'_>| {
+            body.int32("aggregate", 1);
+            body.array("pipeline", 0..1, |writer, name, _| {
+                writer.document(name, |stage| {
+                    stage.document("$changeStream", |options| options.bool("allChangesForCluster", of_cluster));
+                });
+            });
+        }
+    };
+    let no_secrets = deny(|rule| rule.collections = texts(&["secrets"]));
+    let elsewhere = deny(|rule| rule.databases = texts(&["other"]));
+    for (policy, of_cluster, word) in
+        [(&no_secrets, false, "no"), (&no_secrets, true, "no"), (&elsewhere, false, ""), (&elsewhere, true, "no")]
+    {
+        assert_eq!(judged(policy, stream(of_cluster)), word, "{policy:?} {of_cluster}");
+    }
+    let only_shop = policy(Settings {
+        rules: vec![rule("shop", Action::Allow, |rule| rule.databases = texts(&["shop"]))],
+        denies_others: true,
+        ..Settings::default()
+    });
+    assert_eq!(
+        (judged(&only_shop, stream(false)), judged(&only_shop, stream(true))),
+        (String::new(), "default".into())
+    );
+}
+
+#[test]
+fn a_collection_without_its_name_is_not_passed_where_a_rule_may_be_about_it() {
+    let no_secrets = deny(|rule| rule.collections = texts(&["secrets"]));
+    for name in ["find", "count", "aggregate", "listIndexes"] {
+        assert_eq!(judged(&no_secrets, |body| body.binary(name, 4, &[7; 16])), "not_analysed", "{name}");
+    }
+    let root = |body: &mut Writer<'_>| {
+        body.int32("filemd5", 1);
+        body.string("root", "secrets");
+    };
+    assert_eq!(judged(&no_secrets, root), "not_analysed");
+    assert_eq!(judged(&no_secrets, |body| body.int32("listCollections", 1)), "");
+}
+
+#[test]
+fn a_database_in_the_value_of_a_command_is_that_of_the_command() {
+    let no_shop = deny(|rule| rule.databases = texts(&["store"]));
+    for name in ["enableSharding", "movePrimary"] {
+        assert_eq!(judged(&no_shop, |body| body.string(name, "store")), "no", "{name}");
+        assert_eq!(judged(&no_shop, |body| body.string(name, "other")), "", "{name}");
+    }
+    assert_eq!(judged(&no_shop, |body| body.string("commitReshardCollection", "store.a")), "no");
+}
+
+#[test]
+fn a_sequence_that_a_command_does_not_have_is_not_passed() {
+    let mut stage = Vec::new();
+    bson::document(&mut stage, |stage| stage.string("$out", "copy"));
+    let beside = Some(&[("pipeline", &stage[..])][..]);
+    let (seen, body) = (RefCell::default(), || |body: &mut Writer<'_>| body.string("aggregate", "orders"));
+    let no_writes = deny(|rule| rule.classes = vec![Class::Write]);
+    assert_eq!(judged_beside(&no_writes, beside, body(), &seen), "not_analysed");
+    assert_eq!(judged_beside(&no_writes, None, body(), &seen), "not_analysed");
+    let reader = policy(Settings { read_only_users: texts(&["app"]), ..Settings::default() });
+    assert_eq!(judged_beside(&reader, beside, body(), &seen), "read_only");
+    assert_eq!(judged_beside(&reader, Some(&[]), body(), &seen), "");
+}
+
+#[test]
+fn case_does_not_make_a_dangerous_command_harmless() {
+    let open = policy(Settings::default());
+    for name in ["SHUTDOWN", "Eval", "APPLYOPS"] {
+        assert_eq!(judged(&open, named(name)), "dangerous", "{name}");
+    }
+    assert_eq!(judged(&open, named("FIND")), "");
+    let reader = policy(Settings { read_only_users: texts(&["app"]), ..Settings::default() });
+    assert_eq!(judged(&reader, named("FIND")), "read_only", "it is a command that is not known");
 }
 
 #[test]
@@ -267,7 +373,7 @@ fn a_read_only_user_changes_nothing() {
     for name in ["find", "count", "getMore", "abortTransaction", "ping"] {
         assert_eq!(judged(&reader, named(name)), "", "{name}");
     }
-    for name in ["insert", "create", "createUser", "serverStatus", "fsync", "unknownCommand"] {
+    for name in ["insert", "create", "createUser", "serverStatus", "fsync", "unknownCommand", "validate", "group"] {
         assert_eq!(judged(&reader, named(name)), "read_only", "{name}");
     }
     assert_eq!(judged(&reader, aggregate("$merge", "copy")), "read_only");
