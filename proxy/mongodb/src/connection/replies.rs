@@ -22,7 +22,7 @@ pub(super) trait Sink {
     fn pass(&mut self, bytes: &[u8]);
     /// A reply is whole. Its last bytes follow.
     fn ended(&mut self, reply: &Reply);
-    /// The byte budget has room for a reply of this size that is inflated.
+    /// The byte budget has room for a compressed reply of this size, or for one that is inflated.
     fn has_room_for(&mut self, bytes: usize) -> bool;
 }
 
@@ -50,6 +50,16 @@ pub(super) struct Replies {
 
 fn broken(error: MessageError) -> Violation {
     error.violation(Culprit::Upstream)
+}
+
+/// A compressed reply, or the message in it, may have this size.
+fn check_room(sink: &mut impl Sink, bytes: usize) -> Result<(), Violation> {
+    if sink.has_room_for(bytes) {
+        return Ok(());
+    }
+    let text = "the byte budget has no room for a compressed reply";
+    let bytes = bytes as u64;
+    Err(Violation::limit("buffered_bytes", Culprit::Upstream, text, bytes, bytes))
 }
 
 impl Replies {
@@ -158,6 +168,10 @@ impl Replies {
             return Err(broken(MessageError::OpCode(piece.header.op_code.number())));
         }
         if !piece.is_whole() {
+            // A reply that finds no room in the end is not held as far as it comes.
+            if piece.is_start {
+                check_room(sink, piece.header.bytes)?;
+            }
             self.held.extend_from_slice(part);
             if !piece.is_end() {
                 return Ok(false);
@@ -166,11 +180,7 @@ impl Replies {
         let whole = std::mem::take(&mut self.held);
         let packed = if piece.is_whole() { part } else { &whole };
         let compressed = Compressed::read(packed).map_err(broken)?;
-        if !sink.has_room_for(compressed.inflated) {
-            let text = "the byte budget has no room for a compressed reply";
-            let bytes = compressed.inflated as u64;
-            return Err(Violation::limit("buffered_bytes", Culprit::Upstream, text, bytes, bytes));
-        }
+        check_room(sink, compressed.inflated)?;
         let mut message = Vec::new();
         compressed.inflate(&mut message).map_err(|error| error.violation(Culprit::Upstream))?;
         if self.compressor != Some(compressed.compressor) {

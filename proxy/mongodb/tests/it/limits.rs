@@ -1,10 +1,15 @@
 //! Bounds: waits, slow readers, drains.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write as _,
+    sync::{Mutex, mpsc},
+    time::{Duration, Instant},
+};
 
 use weir_listener::Drain;
 use weir_mongodb_codec::{
     bson::Writer,
+    compressed::{self, Compressor},
     message::{self, Flags, Ids, Message},
 };
 
@@ -151,4 +156,98 @@ fn m1_impossible_lengths_end_the_connection() {
     http.send(b"GET / HTTP/1.1\r\n\r\n");
     assert!(http.message().is_none());
     until("none is left", || gateway.held() == (0, 0));
+}
+
+#[test]
+fn m12_what_clients_send_is_within_the_budget() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.compressors = vec![Compressor::Snappy];
+    setup.buffered_bytes = 2 << 20;
+    let gateway = Gateway::start(setup);
+    let head = |op_code: i32, rest: &[u8]| {
+        let numbers: Vec<u8> = [16 << 20, 1, 0, op_code].into_iter().flat_map(i32::to_le_bytes).collect();
+        [&numbers, rest].concat()
+    };
+    // A compressed message, and a plain one whose body is its first section.
+    let body = [&[0; 4][..], &[0], &(15_i32 << 20).to_le_bytes()].concat();
+    for (shed, head) in [head(2012, &[]), head(2013, &body)].into_iter().enumerate() {
+        let mut client = greeted(&gateway);
+        client.send(&head);
+        // The gateway may close before all of it is there.
+        let is_taken = client.stream.write_all(&vec![1; 8 << 20]).is_ok();
+        assert!(!is_taken && client.message().is_none(), "the budget has 2 MiB");
+        let labels = [("listener", "test"), ("reason", "buffered_bytes")];
+        assert_eq!(gateway.counter("weir_shed_total", &labels), shed as u64 + 1);
+        until("nothing of it is left", || gateway.held() == (0, 0));
+    }
+    assert!(is_ok(&greeted(&gateway).find()));
+}
+
+#[test]
+fn s4_the_operation_of_a_client_that_vanishes_gives_its_place_up() {
+    let server = Server::standalone(|seen| if seen.name == "find" { Act::Silence } else { Act::ok() });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let mut first = greeted(&gateway);
+    let id = first.next_id();
+    first.send(&command(id, Flags::empty(), |body| {
+        body.string("find", "orders");
+        body.string("$db", "shop");
+    }));
+    until("the first has the server", || server.count("find") == 1);
+    drop(first);
+    let begun = Instant::now();
+    let reply = greeted(&gateway).ask(|body| {
+        body.string("count", "orders");
+        body.string("$db", "shop");
+    });
+    assert!(is_ok(&reply) && begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_large_compressed_reply_that_nobody_waits_for_is_not_read() {
+    let mut reply = Vec::new();
+    // Random bytes stay as long as they are.
+    let mut state = 1_u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    })
+    .take(12 << 20)
+    .collect();
+    message::write(&mut reply, Ids { request: 1, response_to: 0 }, Flags::empty(), |body| {
+        body.binary("noise", 0, &noise);
+        body.double("ok", 1.0);
+    });
+    let (sent, sending) = mpsc::channel::<()>();
+    let sending = Mutex::new(sending);
+    let server = Server::standalone(move |seen| match &*seen.name {
+        "find" => {
+            // The client is gone when the reply begins.
+            let _ = sending.lock().unwrap().recv_timeout(Duration::from_secs(5));
+            Act::Raw(reply.clone())
+        }
+        _ => Act::ok(),
+    });
+    server.change(|says| says.compressors = vec![Compressor::Snappy]);
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.compressors = vec![Compressor::Snappy];
+    setup.upstream.compressors = vec![Compressor::Snappy];
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let id = client.next_id();
+    let plain = command(id, Flags::empty(), |body| {
+        body.string("find", "orders");
+        body.string("$db", "shop");
+    });
+    let mut packed = Vec::new();
+    compressed::write(&mut packed, &plain, Compressor::Snappy).expect("a message");
+    client.send(&packed);
+    until("the find has come", || server.count("find") == 1);
+    drop(client);
+    until("the gateway knows that", || gateway.held().1 == 0);
+    sent.send(()).expect("the server waits");
+    until("its connection is closed before the end of the reply", || server.broken() == 1);
 }

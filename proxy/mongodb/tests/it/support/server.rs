@@ -90,6 +90,7 @@ struct Inner {
     seen: Mutex<Vec<Seen>>,
     open: AtomicUsize,
     packed: AtomicUsize,
+    broken: AtomicUsize,
     act: Box<dyn Fn(&Seen) -> Act + Send + Sync>,
 }
 
@@ -109,6 +110,7 @@ impl Server {
             seen: Mutex::default(),
             open: AtomicUsize::new(0),
             packed: AtomicUsize::new(0),
+            broken: AtomicUsize::new(0),
             act: Box::new(act),
         });
         let server = Self { inner, address };
@@ -156,6 +158,11 @@ impl Server {
         self.inner.open.load(Ordering::SeqCst)
     }
 
+    /// Replies whose end the gateway did not take.
+    pub fn broken(&self) -> usize {
+        self.inner.broken.load(Ordering::SeqCst)
+    }
+
     fn serve(&self, mut stream: TcpStream) {
         let (mut received, mut buffer, mut id) = (Vec::new(), vec![0; 64 << 10], 0);
         loop {
@@ -167,6 +174,7 @@ impl Server {
                 id += 1;
                 let Some(reply) = self.unpack(id, &request) else { return };
                 if stream.write_all(&reply).is_err() {
+                    self.inner.broken.fetch_add(1, Ordering::SeqCst);
                     return;
                 }
             }
