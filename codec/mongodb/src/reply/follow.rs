@@ -84,10 +84,12 @@ impl ReplyFollower {
                 }
             } else {
                 let before = self.held.len();
-                let more = input.len().min(REPLY_ELEMENT_BYTES_MAX + 1 - before);
+                // The piece may be much longer than the element.
+                let more = input.len().min(REPLY_ELEMENT_BYTES_MAX - before);
                 self.hold(&input[..more])?;
                 let held = std::mem::take(&mut self.held);
                 match self.step(&held)? {
+                    Step::More if held.len() == REPLY_ELEMENT_BYTES_MAX => return Err(BsonError::Short.into()),
                     Step::More => {
                         self.held = held;
                         input = &input[more..];
@@ -195,7 +197,7 @@ impl ReplyFollower {
         };
         // The name of these two suffices.
         let is_name_enough = matches!(name, b"writeErrors" | b"writeConcernError");
-        if !is_wanted || is_name_enough || length > REPLY_ELEMENT_BYTES_MAX {
+        if !is_wanted || is_name_enough || head + length > REPLY_ELEMENT_BYTES_MAX {
             self.reply.has_write_errors |= self.cursor.is_none() && name == b"writeErrors";
             self.reply.has_write_concern_error |= self.cursor.is_none() && name == b"writeConcernError";
             return Ok(Step::Took(head, length));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::bson::Writer;
 use crate::error::MessageError;
+use crate::frame::Framer;
 use crate::header::Header;
 use crate::message::{self, Flags, Ids};
 
@@ -89,6 +90,60 @@ fn the_memory_of_a_follower_does_not_grow_with_the_reply() {
     assert_eq!(followed(&long, 1000).map(|found| found.is_some_and(|(_, reply)| reply.is_ok)), Ok(true));
     let name = written(Flags::empty(), |body| body.int32("x".repeat(1 << 20), 1));
     assert_eq!(followed(&name, 1000), Err(MessageError::Bson(BsonError::Short)));
+}
+
+/// A piece that follows the beginning of an element may be longer than any element that is held.
+#[test]
+fn a_long_stream_is_followed_wherever_its_pieces_are_cut() {
+    let batch = |flags, id| {
+        written(flags, |body| {
+            body.document("cursor", |cursor| {
+                cursor.array("nextBatch", 0..2, |writer, name, _| {
+                    writer.document(name, |document| document.string("text", "x".repeat(2 * 8_192)));
+                });
+                cursor.int64("id", id);
+                cursor.string("ns", "shop.orders");
+            });
+            body.double("ok", 1.0);
+            body.array("errorLabels", ["RetryableError"], |writer, name, label| writer.string(name, label));
+        })
+    };
+    let stream = [batch(Flags::MORE_TO_COME, 7), batch(Flags::MORE_TO_COME | Flags::CHECKSUM_PRESENT, 7)].concat();
+    let stream = [stream, batch(Flags::empty(), 0)].concat();
+    let length = stream.len() / 3;
+    // Every cut near the ends of a reply, and some inside of a long text.
+    let cuts = (0..stream.len()).filter(|at| at % length < 200 || at % length > length - 200 || at % 997 == 0);
+    for cut in cuts {
+        for second in [stream.len(), cut + 1, cut + 10_000] {
+            let second = second.min(stream.len());
+            let pieces = [&stream[..cut], &stream[cut..second], &stream[second..]];
+            let found = streamed(&pieces).unwrap_or_else(|error| panic!("cut at {cut} and {second}: {error:?}"));
+            assert_eq!(found, [Some(7), Some(7), Some(0)], "cut at {cut} and {second}");
+        }
+    }
+}
+
+/// The cursors of a stream in pieces, as the gateway reads it.
+fn streamed(pieces: &[&[u8]]) -> Result<Vec<Option<i64>>, MessageError> {
+    let (mut framer, mut follower, mut held, mut found) = (Framer::default(), None, Vec::new(), Vec::new());
+    for piece in pieces {
+        held.extend_from_slice(piece);
+        let mut rest = &held[..];
+        while let Some(piece) = framer.next(rest)? {
+            let (part, behind) = rest.split_at(piece.bytes);
+            let present = follower.get_or_insert_with(|| ReplyFollower::new(&piece.header));
+            present.take(part)?;
+            if piece.is_end() {
+                let (_, reply) = present.reply().expect("the message has ended");
+                assert!(reply.is_ok && reply.labels == Labels::RETRYABLE);
+                found.push(reply.cursor);
+                follower = None;
+            }
+            rest = behind;
+        }
+        held = rest.to_vec();
+    }
+    Ok(found)
 }
 
 #[test]
