@@ -42,10 +42,13 @@ pub(crate) struct Topology {
     standings: Vec<Standing>,
     roles: Vec<Role>,
     primary: Option<usize>,
+    newest: Option<Election>,
 }
 
 /// The order of elections. The id counts first: a primary keeps the highest version of the set's configuration over a rollback.
-fn election(hello: &ServerHello) -> Option<([u8; 12], i64)> {
+pub(crate) type Election = ([u8; 12], i64);
+
+fn election(hello: &ServerHello) -> Option<Election> {
     hello.election.map(|(version, id)| (id, version))
 }
 
@@ -67,12 +70,14 @@ fn usable<'s>(standing: &'s Standing, set_name: Option<&str>) -> Option<&'s Serv
 }
 
 impl Topology {
-    /// The servers in the order of their endpoints. `set_name`: the set that they must be of.
-    pub(crate) fn new(standings: Vec<Standing>, set_name: Option<&str>) -> Self {
+    /// The servers in the order of their endpoints. `set_name`: the set that they must be of. `seen`: the newest election that was seen
+    /// before. A primary of an older one has been replaced, even where its successor cannot be reached: the set would roll its writes back.
+    pub(crate) fn new(standings: Vec<Standing>, set_name: Option<&str>, seen: Option<Election>) -> Self {
         let is_primary =
             |standing: &&Standing| usable(standing, set_name).is_some_and(|hello| hello.kind == ServerKind::Primary);
-        let newest =
-            standings.iter().filter(is_primary).filter_map(|standing| election(usable(standing, set_name)?)).max();
+        let elections =
+            standings.iter().filter(is_primary).filter_map(|standing| election(usable(standing, set_name)?));
+        let newest = elections.chain(seen).max();
         let is_set = standings.iter().filter_map(|standing| usable(standing, set_name)).any(is_member);
         let role = |standing: &Standing| match usable(standing, set_name) {
             None => Role::None,
@@ -88,7 +93,12 @@ impl Topology {
         let roles: Vec<Role> = standings.iter().map(role).collect();
         let is_doubted = |number: usize| standings[number].is_doubted;
         let primary = (0..roles.len()).find(|number| roles[*number] == Role::Primary && !is_doubted(*number));
-        Self { standings, roles, primary }
+        Self { standings, roles, primary, newest }
+    }
+
+    /// The newest election so far; `None`: no primary has named one.
+    pub(crate) fn newest(&self) -> Option<Election> {
+        self.newest
     }
 
     /// The roles, in the order of the endpoints.

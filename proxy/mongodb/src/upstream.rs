@@ -28,7 +28,7 @@ use crate::{
     preference::Preference,
     server::{HelloProbe, MongodbServer, PoolKey},
     settings::MongodbUpstreamSettings,
-    topology::Topology,
+    topology::{Election, Topology},
     watch::ServerWatch,
 };
 
@@ -48,9 +48,18 @@ struct Members {
     list: Mutex<Vec<Member>>,
     /// Grows with each change of the list.
     version: AtomicU64,
+    /// The newest election of the set that a worker has seen.
+    newest: Mutex<Option<Election>>,
 }
 
 impl Members {
+    /// Notes an election, and returns the newest one of all.
+    fn newest(&self, seen: Option<Election>) -> Option<Election> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = seen.max(*newest);
+        *newest
+    }
+
     fn list(&self) -> MutexGuard<'_, Vec<Member>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +84,10 @@ impl ProcessShare {
             return known.clone();
         }
         let (list, version) = (Mutex::new(seeds.clone()), AtomicU64::new(0));
-        let made = Arc::new(Members { seeds, set_name: set_name.map(str::to_owned), list, version });
+        // Other seeds of the same set do not undo an election.
+        let before = all.get(name).filter(|before| set_name.is_some() && before.set_name.as_deref() == set_name);
+        let newest = Mutex::new(before.and_then(|before| before.newest(None)));
+        let made = Arc::new(Members { seeds, set_name: set_name.map(str::to_owned), list, version, newest });
         all.insert(name.clone(), made.clone());
         made
     }
@@ -129,7 +141,7 @@ impl MongodbUpstream {
             members,
             servers: RefCell::new(servers),
             version: Cell::new(version),
-            topology: RefCell::new((u64::MAX, Rc::new(Topology::new(Vec::new(), None)))),
+            topology: RefCell::new((u64::MAX, Rc::new(Topology::new(Vec::new(), None, None)))),
             watches,
             monitored: RefCell::default(),
             has_primary: Cell::new(false),
@@ -236,7 +248,9 @@ impl MongodbUpstream {
         let mut known = self.topology.borrow_mut();
         if known.0 != changes {
             let standings = watches().map(ServerWatch::standing).collect();
-            *known = (changes, Rc::new(Topology::new(standings, self.own.replica_set.as_deref())));
+            let topology = Topology::new(standings, self.own.replica_set.as_deref(), self.members.newest(None));
+            self.members.newest(topology.newest());
+            *known = (changes, Rc::new(topology));
         }
         known.1.clone()
     }

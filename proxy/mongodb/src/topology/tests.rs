@@ -22,7 +22,7 @@ fn at(hello: ServerHello) -> Standing {
 }
 
 fn of(standings: Vec<Standing>) -> Topology {
-    Topology::new(standings, None)
+    Topology::new(standings, None, None)
 }
 
 fn set() -> Topology {
@@ -52,8 +52,12 @@ fn an_old_primary_gets_nothing() {
         at(ServerHello { election: Some((1, id)), ..hello(ServerKind::Primary) })
     };
     assert_eq!(of(vec![elected(1), elected(2)]).roles(), [Role::None, Role::Primary]);
-    let gone = Standing { is_reachable: false, ..elected(2) };
-    assert_eq!(of(vec![elected(1), gone]).roles(), [Role::Primary, Role::None]);
+    let both = of(vec![elected(1), elected(2)]);
+    let gone = || Standing { is_reachable: false, ..elected(2) };
+    let alone = Topology::new(vec![elected(1), gone()], None, both.newest());
+    assert_eq!(alone.roles(), [Role::None, Role::None], "its successor misses a look");
+    let again = Topology::new(vec![elected(3), gone()], None, alone.newest());
+    assert_eq!(again.roles(), [Role::Primary, Role::None], "it was elected once more");
 }
 
 #[test]
@@ -67,9 +71,10 @@ fn a_primary_that_has_stepped_down_gets_no_write_before_the_next_look() {
 
 #[test]
 fn servers_of_another_set_and_members_without_data_are_none() {
-    let named = Topology::new(vec![at(hello(ServerKind::Primary)), at(hello(ServerKind::Standalone))], Some("rs0"));
+    let named =
+        Topology::new(vec![at(hello(ServerKind::Primary)), at(hello(ServerKind::Standalone))], Some("rs0"), None);
     assert_eq!(named.roles(), [Role::Primary, Role::None]);
-    let other = Topology::new(vec![at(hello(ServerKind::Primary))], Some("rs1"));
+    let other = Topology::new(vec![at(hello(ServerKind::Primary))], Some("rs1"), None);
     assert_eq!(other.roles(), [Role::None]);
     assert_eq!(of(vec![at(hello(ServerKind::Arbiter)), at(hello(ServerKind::Ghost))]).roles(), [Role::None; 2]);
     let old = ServerHello { wire: Some(WireVersions { min: 99, max: 100 }), ..hello(ServerKind::Primary) };
