@@ -26,6 +26,7 @@ use crate::{
     server::{log_in, stranger},
     topology::Role,
     upstream::{MongodbUpstream, Servers},
+    watch::Look,
 };
 
 /// The time of one look. Default 5 s: a primary that is so slow has lost its set, which elects another one after 10 s.
@@ -64,9 +65,10 @@ async fn watch(upstream: Weak<MongodbUpstream>, address: Address) {
             return;
         };
         drop(held);
-        let hello = line.look(&servers, number).await;
+        let mut look = servers.watch_ref(number).begin_look();
+        let hello = line.look(&servers, number, &mut look).await;
         let Some(held) = upstream.upgrade().filter(|upstream| !upstream.is_retired()) else { return };
-        servers.watch_ref(number).note(hello, turn::now());
+        servers.watch_ref(number).note(look, hello, turn::now());
         settle(&held);
         let interval = held.own_settings().heartbeat_interval;
         let interval = if held.topology().lacks_primary() { interval.min(ELECTION_INTERVAL) } else { interval };
@@ -79,10 +81,12 @@ async fn watch(upstream: Weak<MongodbUpstream>, address: Address) {
 
 impl Line {
     /// The reply of the server; `None`: there was none.
-    async fn look(&mut self, servers: &Rc<Servers>, number: usize) -> Option<ServerHello> {
+    async fn look(&mut self, servers: &Rc<Servers>, number: usize, look: &mut Look) -> Option<ServerHello> {
         let was_open = self.stream.is_some();
+        look.is_fresh = !was_open;
         let first = self.attempt(servers, number).await;
         if first.is_none() && was_open {
+            look.is_fresh = true;
             return self.attempt(servers, number).await;
         }
         first

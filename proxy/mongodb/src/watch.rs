@@ -4,7 +4,10 @@ use std::{
     future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     task::{Poll, Waker},
 };
@@ -39,11 +42,22 @@ pub struct ServerWatch {
     /// See [`ServerId`].
     id: AtomicU32,
     is_doubted: AtomicBool,
+    /// Doubts so far.
+    doubts: AtomicU64,
     is_primary: AtomicBool,
     /// Grows with each look and each doubt.
     changes: AtomicU64,
     standing: Mutex<Standing>,
     call: Mutex<Call>,
+}
+
+/// A look at the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// Doubts when it began. The server may have said hello before a later one.
+    doubts: u64,
+    /// It needed a fresh connection.
+    pub(crate) is_fresh: bool,
 }
 
 /// A session has seen something that a look may explain.
@@ -68,6 +82,7 @@ impl ServerWatch {
 
     /// The server has refused a command because it is no primary, or not for long: it gets no write before the next look.
     pub(crate) fn doubt(&self) {
+        self.doubts.fetch_add(1, SeqCst);
         if !self.is_doubted.swap(true, Relaxed) {
             self.changes.fetch_add(1, Relaxed);
         }
@@ -126,18 +141,32 @@ impl ServerWatch {
         Standing { is_doubted: self.is_doubted.load(Relaxed), ..lock(&self.standing).clone() }
     }
 
+    /// A look begins.
+    pub(crate) fn begin_look(&self) -> Look {
+        Look { doubts: self.doubts.load(SeqCst), is_fresh: false }
+    }
+
     /// A look is over; `None`: the server gave no reply.
-    pub(crate) fn note(&self, hello: Option<ServerHello>, now: Time) {
+    pub(crate) fn note(&self, look: Look, hello: Option<ServerHello>, now: Time) {
         let mut standing = lock(&self.standing);
+        let was_reachable = standing.is_reachable;
         standing.is_looked_at = true;
         standing.is_reachable = hello.is_some();
         if let Some(hello) = hello {
-            let run = |hello: &ServerHello| hello.topology.map(|topology| topology.process_id);
-            let before = standing.hello.as_deref().and_then(run);
-            if before.is_some() && run(&hello).is_some() && before != run(&hello) {
+            let is_new = standing.hello.as_deref().is_some_and(|before| {
+                let run = |hello: &ServerHello| hello.topology.map(|topology| topology.process_id);
+                match (run(before), run(&hello)) {
+                    (Some(before), Some(now)) => before != now,
+                    // A process that does not name itself may be another one behind a break.
+                    _ => look.is_fresh || !was_reachable,
+                }
+            });
+            if is_new {
                 self.id.store(NEXT_SERVER.fetch_add(1, Relaxed), Relaxed);
             }
-            self.is_doubted.store(false, Relaxed);
+            if self.doubts.load(SeqCst) == look.doubts {
+                self.is_doubted.store(false, Relaxed);
+            }
             (standing.hello, standing.seen_at) = (Some(Arc::new(hello)), now);
         }
         drop(standing);
@@ -160,29 +189,53 @@ mod tests {
         ServerHello { topology, ..ServerHello::default() }
     }
 
+    fn note(watch: &ServerWatch, hello: Option<ServerHello>) {
+        watch.note(watch.begin_look(), hello, Time::ZERO);
+    }
+
     #[test]
     fn a_server_that_starts_again_is_another_one() {
         let watch = ServerWatch::default();
         let first = watch.id();
-        watch.note(Some(hello(1)), Time::ZERO);
-        watch.note(None, Time::ZERO);
-        watch.note(Some(hello(1)), Time::ZERO);
+        note(&watch, Some(hello(1)));
+        note(&watch, None);
+        note(&watch, Some(hello(1)));
         assert_eq!(watch.id(), first, "its connections broke, and it is the same process");
-        watch.note(Some(hello(2)), Time::ZERO);
+        note(&watch, Some(hello(2)));
         assert_ne!(watch.id(), first);
     }
 
     #[test]
-    fn a_doubt_holds_until_the_next_reply() {
+    fn a_server_that_does_not_name_its_process_is_another_one_behind_a_break() {
         let watch = ServerWatch::default();
-        watch.note(Some(hello(1)), Time::ZERO);
+        let first = watch.id();
+        let nameless = || Some(ServerHello::default());
+        let fresh = || Look { is_fresh: true, ..watch.begin_look() };
+        watch.note(fresh(), nameless(), Time::ZERO);
+        note(&watch, nameless());
+        assert_eq!(watch.id(), first);
+        watch.note(fresh(), nameless(), Time::ZERO);
+        let second = watch.id();
+        assert_ne!(second, first, "it has closed the connection");
+        note(&watch, None);
+        note(&watch, nameless());
+        assert_ne!(watch.id(), second, "it was away");
+    }
+
+    #[test]
+    fn a_doubt_holds_until_a_reply_to_a_later_look() {
+        let watch = ServerWatch::default();
+        note(&watch, Some(hello(1)));
         let before = watch.changes();
+        let early = watch.begin_look();
         watch.doubt();
         watch.doubt();
         assert_eq!((watch.changes(), watch.standing().is_doubted), (before + 1, true));
-        watch.note(None, Time::ZERO);
+        watch.note(early, Some(hello(1)), Time::ZERO);
+        assert!(watch.standing().is_doubted, "the server has said so before it stepped down");
+        note(&watch, None);
         assert!(watch.standing().is_doubted, "no reply says nothing");
-        watch.note(Some(hello(1)), Time::ZERO);
+        note(&watch, Some(hello(1)));
         assert!(!watch.standing().is_doubted);
     }
 }
