@@ -57,6 +57,8 @@ pub enum MessageError {
     NoBody,
     /// Two document sequences of one name.
     Identifier,
+    /// A document sequence that its command does not have, or that the body has as well.
+    Argument,
     /// The name of a document sequence has no end, or is too long.
     IdentifierBytes,
     /// Too many document sequences.
@@ -93,7 +95,7 @@ impl MessageError {
             Self::Flags(_) => "mongodb_flags",
             Self::SectionKind(_) | Self::SectionSize => "mongodb_section",
             Self::SecondBody | Self::NoBody => "mongodb_body",
-            Self::Identifier | Self::IdentifierBytes | Self::Sequences => "mongodb_sequence",
+            Self::Identifier | Self::Argument | Self::IdentifierBytes | Self::Sequences => "mongodb_sequence",
             Self::Checksum => "mongodb_checksum",
             Self::Nested => "mongodb_compressed_twice",
             Self::Compressor(_) => "mongodb_compressor",
@@ -114,6 +116,7 @@ impl MessageError {
             Self::SecondBody => "the message has two bodies",
             Self::NoBody => "the message has no body",
             Self::Identifier => "two document sequences have one name",
+            Self::Argument => "a document sequence is no argument of its command, or is there twice",
             Self::IdentifierBytes => "the name of a document sequence is too long",
             Self::Sequences => "the message has too many document sequences",
             Self::Checksum => "the checksum of the message is wrong",
@@ -229,6 +232,8 @@ pub enum CommandError {
     Empty,
     /// A field that decides about the command is there twice.
     Duplicate,
+    /// A document sequence that the command does not have, or that the body has as well.
+    Argument,
     /// A field that decides about the command has a wrong type.
     Type,
     /// `$db` is missing.
@@ -251,6 +256,7 @@ impl CommandError {
         match self {
             Self::Empty => "mongodb_command_empty",
             Self::Duplicate => "mongodb_field_twice",
+            Self::Argument => "mongodb_sequence",
             Self::Type => "mongodb_field_type",
             Self::NoDatabase => "mongodb_no_database",
             Self::Namespace => "mongodb_namespace",
@@ -262,6 +268,7 @@ impl CommandError {
         match self {
             Self::Empty => "a command has no field",
             Self::Duplicate => "a field of a command is there twice",
+            Self::Argument => "a document sequence is no argument of its command, or is there twice",
             Self::Type => "a field of a command has a wrong type",
             Self::NoDatabase => "a command names no database",
             Self::Namespace => "the name of a database or a collection is invalid",

@@ -6,6 +6,7 @@
 //! | [`frame`] | [`frame::Framer`], which follows a direction message by message and stores none of it |
 //! | [`bson`] | documents: views over element headers, a check of everything below, a writer |
 //! | [`message`] | OP_MSG: flags, the body, document sequences; encoders |
+//! | [`arguments`] | the arguments of a command that may be document sequences |
 //! | [`sections`] | the sections of an OP_MSG that arrives in pieces |
 //! | [`checksum`] | CRC-32C of a message |
 //! | [`compressed`] | OP_COMPRESSED: its head, and inflating within bounds |
@@ -37,6 +38,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod bson;
 pub mod checksum;
 pub mod command;

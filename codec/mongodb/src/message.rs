@@ -4,9 +4,10 @@
 
 use bitflags::bitflags;
 
+use crate::arguments::Arguments;
 use crate::bson::{self, Document, Writer};
 use crate::checksum::{self, CHECKSUM_BYTES};
-use crate::error::{BsonError, MessageError};
+use crate::error::{BsonError, CommandError, MessageError};
 use crate::header::{HEADER_BYTES, Header, OpCode};
 use crate::limits::{IDENTIFIER_BYTES_MAX, MESSAGE_BYTES_MAX, SEQUENCES_MAX};
 
@@ -89,6 +90,19 @@ impl<'a> Message<'a> {
         }
         let body = only_body(sections)?;
         Ok(Self { header, flags, body, sections })
+    }
+
+    /// Whether each sequence is an argument of the command in the body, and not in the body as well.
+    ///
+    /// # Errors
+    /// One is not, or the body is broken.
+    pub fn check_arguments(self) -> Result<(), CommandError> {
+        let mut sequences = self.sequences().peekable();
+        if sequences.peek().is_none() {
+            return Ok(());
+        }
+        let possible = Arguments::beside(self.body)?;
+        if sequences.all(|sequence| possible.has(sequence.identifier)) { Ok(()) } else { Err(CommandError::Argument) }
     }
 
     /// The document sequences, in order.

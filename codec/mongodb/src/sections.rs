@@ -1,10 +1,11 @@
 //! The sections of an OP_MSG that arrives in pieces and is never held whole.
 
+use crate::arguments::{Arguments, NAME_BYTES_MAX};
 use crate::checksum::{CHECKSUM_BYTES, Checksum};
 use crate::error::MessageError;
 use crate::header::{HEADER_BYTES, Header};
 use crate::limits::{IDENTIFIER_BYTES_MAX, SEQUENCES_MAX};
-use crate::message::Flags;
+use crate::message::{Flags, first_body};
 
 /// Follows one message from its header to its end, and applies the rules of [`Message::read`](crate::message::Message::read) that need
 /// no document: kinds, sizes and names of sections, one body, the checksum.
@@ -18,6 +19,10 @@ pub struct SectionFramer {
     at: At,
     checksum: Option<Checksum>,
     has_body: bool,
+    /// Sequences that may be there; `None`: any.
+    possible: Option<Arguments>,
+    /// The beginning of the present identifier.
+    name: [u8; NAME_BYTES_MAX],
     /// Hashes of the identifiers so far.
     identifiers: [u64; SEQUENCES_MAX],
     sequences: usize,
@@ -64,9 +69,23 @@ impl SectionFramer {
             // Whether there is one is known behind the header.
             checksum: Some(Checksum::default()),
             has_body: false,
+            possible: None,
+            name: [0; NAME_BYTES_MAX],
             identifiers: [0; SEQUENCES_MAX],
             sequences: 0,
         }
+    }
+
+    /// The request with this header whose first bytes are `first`, from its header to the end of its body at least. It takes them, and
+    /// refuses a sequence that is no argument of the command, in front of the body and behind it.
+    ///
+    /// # Errors
+    /// The message breaks a rule, or its body is not there.
+    pub fn of_request(header: &Header, first: &[u8]) -> Result<Self, MessageError> {
+        let (_, body) = first_body(first)?.ok_or(MessageError::NoBody)?;
+        let mut framer = Self { possible: Some(Arguments::beside(body)?), ..Self::new(header) };
+        framer.take(first)?;
+        Ok(framer)
     }
 
     /// The next bytes of the message.
@@ -127,8 +146,11 @@ impl SectionFramer {
                 *hash = (*hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
                 (*bytes, *left) = (*bytes + 1, *left - 1);
                 let (hash, bytes, left) = (*hash, *bytes, *left);
+                if let Some(place) = self.name.get_mut(bytes - 1) {
+                    *place = byte;
+                }
                 if byte == 0 {
-                    self.name(hash)?;
+                    self.name(hash, bytes - 1)?;
                     self.at = At::Skip { left };
                 } else if bytes > IDENTIFIER_BYTES_MAX || left == 0 {
                     return Err(MessageError::IdentifierBytes);
@@ -164,7 +186,12 @@ impl SectionFramer {
         }
     }
 
-    fn name(&mut self, hash: u64) -> Result<(), MessageError> {
+    fn name(&mut self, hash: u64, bytes: usize) -> Result<(), MessageError> {
+        // A name that is not whole here is longer than any that may be there.
+        let name = self.name.get(..bytes).unwrap_or_default();
+        if self.possible.is_some_and(|possible| !possible.has(name)) {
+            return Err(MessageError::Argument);
+        }
         if self.identifiers[..self.sequences].contains(&hash) {
             return Err(MessageError::Identifier);
         }
@@ -240,6 +267,51 @@ mod tests {
             assert!(followed.is_some() == read.is_some(), "at {at}: {read:?} {followed:?}");
         }
     }
+
+    #[test]
+    fn s9_a_sequence_that_its_command_does_not_have_is_refused_in_any_pieces() {
+        let followed = |command: &str, field: Option<&str>, identifier: &str, is_body_last: bool| {
+            let mut document = Vec::new();
+            crate::bson::document(&mut document, |writer| writer.int32("_id", 1));
+            let documents = std::iter::repeat_n(crate::bson::Document::read(&document).unwrap(), 3);
+            let (mut out, ids) = (Vec::new(), Ids { request: 1, response_to: 0 });
+            let body = |body: &mut crate::bson::Writer<'_>| {
+                body.string(command, "orders");
+                if let Some(field) = field {
+                    body.int32(field, 1);
+                }
+            };
+            message::write_with_sequence(&mut out, ids, Flags::empty(), body, identifier, documents);
+            let body_end = 21 + u32::from_le_bytes(out[21..25].try_into().unwrap()) as usize;
+            let mut first = body_end;
+            if is_body_last {
+                out[20..].rotate_left(body_end - 20);
+                first = out.len();
+            }
+            let header = Header::read(&out).unwrap().unwrap();
+            let results = (1..=out.len()).map(|piece| {
+                let mut framer = SectionFramer::of_request(&header, &out[..first])?;
+                out[first..].chunks(piece).try_for_each(|piece| framer.take(piece))?;
+                assert!(framer.is_end());
+                Ok(())
+            });
+            let results: Vec<_> = results.collect();
+            assert!(results.iter().all(|result| *result == results[0]));
+            results[0]
+        };
+        for is_body_last in [false, true] {
+            for (command, name) in [("insert", "documents"), ("update", "updates"), ("bulkWrite", "nsInfo")] {
+                assert_eq!(followed(command, None, name, is_body_last), Ok(()));
+                assert_eq!(followed(command, Some(name), name, is_body_last), Err(MessageError::Argument), "twice");
+                assert_eq!(followed("find", None, name, is_body_last), Err(MessageError::Argument));
+            }
+            for name in ["pipeline", "filter", "$db", "documents2", "writeConcern"] {
+                assert_eq!(followed("insert", None, name, is_body_last), Err(MessageError::Argument), "{name}");
+                assert_eq!(followed("aggregate", None, name, is_body_last), Err(MessageError::Argument), "{name}");
+            }
+        }
+    }
+
     #[test]
     fn a_message_that_is_shorter_than_its_flags_is_refused() {
         for length in 16..20_u32 {

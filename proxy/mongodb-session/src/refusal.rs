@@ -186,7 +186,9 @@ impl From<CommandError> for Refusal {
             CommandError::Namespace => (73, "InvalidNamespace"),
             CommandError::Bson(_) => (22, "InvalidBSON"),
             CommandError::Type => (14, "TypeMismatch"),
-            CommandError::Empty | CommandError::Duplicate | CommandError::NoDatabase => (9, "FailedToParse"),
+            CommandError::Empty | CommandError::Duplicate | CommandError::Argument | CommandError::NoDatabase => {
+                (9, "FailedToParse")
+            }
         };
         Refusal::new(error.reason(), code, error.to_string(), Labels::empty())
     }

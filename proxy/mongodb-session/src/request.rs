@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub body: Document<'a>,
     /// The database of an OP_QUERY.
     database: Option<&'a [u8]>,
+    /// The OP_MSG, if all of it is there.
+    whole: Option<Message<'a>>,
 }
 
 impl<'a> Request<'a> {
@@ -42,13 +44,14 @@ impl<'a> Request<'a> {
         let header = Header::read(message)?.ok_or(MessageError::Short)?;
         match header.op_code {
             OpCode::Msg => {
-                let Message { header, flags, body, .. } = Message::read(message)?;
-                Ok(Request { id: header.request, flags, form: Form::Msg, body, database: None })
+                let whole = Message::read(message)?;
+                let Message { header, flags, body, .. } = whole;
+                Ok(Request { id: header.request, flags, form: Form::Msg, body, database: None, whole: Some(whole) })
             }
             OpCode::Query => {
                 let query = Query::read(message)?;
                 let (form, database) = (Form::Legacy, Some(query.database().unwrap_or_default()));
-                Ok(Request { id: header.request, flags: Flags::empty(), form, body: query.body, database })
+                Ok(Request { id: header.request, flags: Flags::empty(), form, body: query.body, database, whole: None })
             }
             OpCode::Compressed | OpCode::Reply | OpCode::Retired(_) => {
                 Err(MessageError::OpCode(header.op_code.number()))
@@ -65,7 +68,8 @@ impl<'a> Request<'a> {
             return Ok(None);
         }
         let found = message::first_body(available)?;
-        Ok(found.map(|(flags, body)| Request { id: header.request, flags, form: Form::Msg, body, database: None }))
+        let (id, form) = (header.request, Form::Msg);
+        Ok(found.map(|(flags, body)| Request { id, flags, form, body, database: None, whole: None }))
     }
 
     /// The command in it.
@@ -73,10 +77,17 @@ impl<'a> Request<'a> {
     /// # Errors
     /// The client gets an error, and the connection goes on.
     pub fn command(&self) -> Result<Command<'a>, CommandError> {
+        // Those of a long message are checked on their way: see `SectionFramer::of_request`.
+        self.whole.map_or(Ok(()), Message::check_arguments)?;
         match self.database {
             None => Command::read(self.body),
             database => Command::read_in(self.body, database),
         }
+    }
+
+    /// All bytes of the message are there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.is_some() || self.form == Form::Legacy
     }
 
     /// The client expects no reply.

@@ -1,10 +1,10 @@
 //! Clients and servers that break rules.
 
-use weir_mongodb_codec::bson::Writer;
+use weir_mongodb_codec::bson::{self, Writer};
 use weir_mongodb_codec::message::{self, Flags, Ids};
 use weir_mongodb_session::login::Methods;
 use weir_mongodb_session::server_login::{Credential, ServerIdentity, ServerLogin, Step};
-use weir_mongodb_session::{Next, Request, Session};
+use weir_mongodb_session::{Next, Refusal, Request, Session};
 use weir_sasl::Nonce;
 
 use crate::support::{ReplyMessage, Shell, ask, open_session, send, session, written};
@@ -70,6 +70,53 @@ fn m11_a_command_that_two_readers_could_read_in_two_ways_is_refused() {
         body.string("$db", "sh\0op");
     };
     assert_eq!(ask(&mut session, &shell, name).code(), Some(73));
+}
+
+/// A command with one document sequence beside its body.
+fn with_sequence(command: &str, field: Option<&str>, identifier: &str) -> Vec<u8> {
+    let (mut document, mut out) = (Vec::new(), Vec::new());
+    bson::document(&mut document, |document| document.string("$merge", "other"));
+    let body = |body: &mut Writer<'_>| {
+        body.string(command, "orders");
+        if let Some(field) = field {
+            body.array(field, 0..0, |writer, name, number| writer.int32(name, number));
+        }
+        body.string("$db", "shop");
+    };
+    let ids = Ids { request: 40, response_to: 0 };
+    let documents = [bson::Document::read(&document).expect("a document")];
+    message::write_with_sequence(&mut out, ids, Flags::empty(), body, identifier, documents);
+    out
+}
+
+/// Some servers make a field of any sequence: a stage that writes would pass for a read.
+#[test]
+fn s9_a_sequence_is_an_argument_of_its_command_or_the_command_is_refused() {
+    let (mut session, shell) = (open_session(), Shell::new());
+    let mut sent = |command: &str, field: Option<&str>, identifier: &str| {
+        let (next, out) = send(&mut session, &shell, &with_sequence(command, field, identifier));
+        match next {
+            Next::Take(_) => {
+                session.on_no_server(&Refusal::overloaded("full"), &shell, &mut Vec::new());
+                None
+            }
+            Next::Replied => ReplyMessage(out).code(),
+            next => panic!("{next:?}"),
+        }
+    };
+    for (command, own) in [("insert", "documents"), ("update", "updates"), ("delete", "deletes"), ("bulkWrite", "ops")]
+    {
+        assert_eq!(sent(command, None, own), None, "{command}");
+        assert_eq!(sent(command, Some(own), own), Some(9), "{command}: in the body as well");
+        for other in ["pipeline", "$db", "lsid", "writeConcern", "filter"] {
+            assert_eq!(sent(command, None, other), Some(9), "{command} {other}");
+        }
+    }
+    for (command, other) in
+        [("aggregate", "pipeline"), ("find", "filter"), ("hello", "documents"), ("insert", "updates")]
+    {
+        assert_eq!(sent(command, None, other), Some(9), "{command} {other}");
+    }
 }
 
 #[test]

@@ -199,6 +199,7 @@ impl Life<'_> {
             }
             self.describe(&request);
         }
+        self.is_unacknowledged = request.is_unacknowledged();
         let before = self.session.login().failures();
         let io = self.scene.io(is_whole.then_some(bytes));
         let next = self.session.on_request(&request, &io, &mut self.own);
@@ -259,8 +260,7 @@ impl Life<'_> {
             self.sent();
             return Ok(());
         }
-        let mut sections = SectionFramer::new(header);
-        sections.take(bytes).map_err(|error| self.broken(error))?;
+        let sections = SectionFramer::of_request(header, bytes).map_err(|error| self.broken(error))?;
         self.lease.append(bytes);
         // The whole of it has the time of a message.
         self.partial_since = Some(turn::now());
