@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use weir_mongodb_codec::CommandError;
 use weir_mongodb_codec::bson::{Document, Value};
 use weir_mongodb_codec::command::Command;
 use weir_sasl::{ChannelBinding, ClientFirst, Mechanism};
@@ -21,6 +22,7 @@ pub(super) struct Relay {
 impl Relay {
     /// A message of the client may pass. The first one names the user: SCRAM alone, for other mechanisms carry secrets.
     pub(super) fn on_request(&mut self, command: &Command<'_>) -> Result<(), Refusal> {
+        refuse_doubles(command)?;
         if command.name == b"saslContinue" {
             return if self.user.is_some() { Ok(()) } else { Err(Refusal::no_conversation()) };
         }
@@ -43,4 +45,12 @@ impl Relay {
         let is_done = body.get(b"done").ok().flatten().is_some_and(Value::is_true);
         Ok(if is_done { self.user.take() } else { None })
     }
+}
+
+/// A field that is there twice is refused, whichever it is: the server might read another user from it than the gateway.
+fn refuse_doubles(command: &Command<'_>) -> Result<(), Refusal> {
+    let names = command.body.elements().map(|element| element.map(|element| element.name));
+    let mut names = names.collect::<Result<Vec<_>, _>>().map_err(CommandError::from)?;
+    names.sort_unstable();
+    if names.windows(2).any(|pair| pair[0] == pair[1]) { Err(CommandError::Duplicate.into()) } else { Ok(()) }
 }

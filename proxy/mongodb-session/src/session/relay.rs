@@ -46,6 +46,10 @@ pub enum AfterRelay {
 impl Session {
     /// saslStart or saslContinue of a client whose server checks its login.
     pub(super) fn relay(&mut self, request: &Request<'_>, command: &Command<'_>, out: &mut Vec<u8>) -> Next {
+        // Without a reply the gateway would not learn how the login has ended, and a part of a message is none.
+        if request.is_unacknowledged() || !request.is_whole() {
+            return self.refuse(request, &Refusal::login_failed(), out);
+        }
         match self.login.relay(command) {
             Ok(()) => {
                 self.state = State::Relaying(Relayed { asker: request.asker(), hello: None });

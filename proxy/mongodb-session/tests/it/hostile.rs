@@ -119,6 +119,37 @@ fn s9_a_sequence_is_an_argument_of_its_command_or_the_command_is_refused() {
     }
 }
 
+/// The server that checks a login must not read another user than the gateway does.
+#[test]
+fn m16_a_login_that_a_server_checks_has_each_field_once_and_a_reply() {
+    let twice = |name: &'static str, field: &'static str| {
+        move |body: &mut Writer<'_>| {
+            body.int32(name, 1);
+            body.string("mechanism", "SCRAM-SHA-256");
+            body.binary("payload", 0, b"n,,n=bob,r=rOprNGfwEbeRWgbNEkqO");
+            match field {
+                "payload" => body.binary(field, 0, FIRST),
+                "mechanism" => body.string(field, "PLAIN"),
+                _ => body.int32(field, 1),
+            }
+            body.int32("conversationId", 1);
+            body.string("$db", "admin");
+        }
+    };
+    for name in ["saslStart", "saslContinue"] {
+        for field in ["payload", "mechanism", "conversationId"] {
+            let (mut session, shell) = (session(Methods::RELAYED, None), Shell::new());
+            assert_eq!(ask(&mut session, &shell, twice(name, field)).code(), Some(9), "{name} {field}");
+        }
+    }
+    let (mut session, shell) = (session(Methods::RELAYED, None), Shell::new());
+    let bytes = written(40, Flags::MORE_TO_COME, sasl("saslStart", FIRST, 0));
+    let (next, out) = send(&mut session, &shell, &bytes);
+    assert!(matches!(next, Next::Replied) && out.is_empty(), "{next:?}");
+    let (next, _) = send(&mut session, &shell, &written(40, Flags::empty(), sasl("saslStart", FIRST, 0)));
+    assert!(matches!(next, Next::Relay(None)), "{next:?}");
+}
+
 #[test]
 fn m6_retired_opcodes_are_no_requests() {
     for code in [1_i32, 2001, 2002, 2005, 2006, 2007, 2010, 2011, 2012] {
