@@ -40,7 +40,7 @@ mod session;
 pub mod users;
 
 pub use io::Io;
-pub use monitor::AWAIT_MAX;
+pub use monitor::{AWAIT_MAX, STREAM_AWAIT_MIN};
 pub use refusal::Refusal;
 pub use request::{Asker, Form, Request};
 pub use route::{ENDED_SESSIONS_MAX, KILLED_CURSORS_MAX, ReadMode, Want};

@@ -16,6 +16,10 @@ use crate::request::{Asker, Request};
 /// The longest wait that a client gets, whatever it wants. Drivers want 10 seconds.
 pub const AWAIT_MAX: Duration = Duration::from_secs(60);
 
+/// The shortest time between two replies of a stream without a change, whatever the client wants: drivers never ask more often. Default
+/// 500 ms. Without it one request would be a flood of replies.
+pub const STREAM_AWAIT_MIN: Duration = Duration::from_millis(500);
+
 /// A hello that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
@@ -50,7 +54,8 @@ impl Awaited {
         if is_due && !is_stream {
             return Ok(None);
         }
-        let time = Duration::from_millis(await_ms as u64).min(AWAIT_MAX);
+        let least = if is_stream { STREAM_AWAIT_MIN } else { Duration::ZERO };
+        let time = Duration::from_millis(await_ms as u64).clamp(least, AWAIT_MAX);
         let deadline = if is_due { now } else { now.saturating_add(time) };
         let (asker, is_legacy) = (request.asker(), hello.is_legacy);
         Ok(Some(Awaited { asker, is_legacy, is_stream, known, time, deadline }))

@@ -174,6 +174,30 @@ fn a_stream_of_hellos_is_a_chain() {
     assert_eq!(Message::read(&last).unwrap().flags, Flags::empty());
 }
 
+/// A client that may not have logged in gets two replies in a second at most, however short a wait it wants.
+#[test]
+fn s1_a_stream_of_hellos_without_a_wait_is_no_flood() {
+    let (mut session, shell) = streaming();
+    let eager = written(50, Flags::EXHAUST_ALLOWED, |body| {
+        hello(body);
+        body.document("topologyVersion", |version| {
+            version.object_id("processId", [1; 12]);
+            version.int64("counter", 4);
+        });
+        body.int32("maxAwaitTimeMS", 0);
+    });
+    let (next, mut out) = send(&mut session, &shell, &eager);
+    assert!(matches!(next, Next::Wait) && out.is_empty());
+    for replies in 1..=3 {
+        let before = shell.now.get();
+        assert!(!session.on_time(&shell, &mut out), "too early");
+        shell.now.set(before.saturating_add(Duration::from_millis(499)));
+        assert!(!session.on_time(&shell, &mut out), "too early");
+        shell.now.set(before.saturating_add(Duration::from_millis(500)));
+        assert!(session.on_time(&shell, &mut out), "reply {replies}");
+    }
+}
+
 #[test]
 fn without_a_version_of_our_own_a_hello_is_answered_at_once() {
     let (mut session, shell) = (open_session(), Shell::new());
