@@ -37,7 +37,7 @@ impl Refusal {
     /// The gateway, or every server behind it, has too much to do. Drivers wait and try any command again.
     #[must_use]
     pub fn overloaded(reason: &'static str) -> Refusal {
-        let labels = Labels::SYSTEM_OVERLOADED | Labels::RETRYABLE;
+        let labels = Labels::SYSTEM_OVERLOADED | Labels::RETRYABLE | Labels::NO_WRITES_PERFORMED;
         Refusal::new(
             reason,
             (462, "IngressRequestRateLimitExceeded"),
@@ -50,6 +50,16 @@ impl Refusal {
     #[must_use]
     pub fn is_overload(&self) -> bool {
         self.labels.contains(Labels::SYSTEM_OVERLOADED)
+    }
+
+    /// The same refusal of a command that has not left the gateway. A driver that tries a write again reports the error of its first attempt
+    /// then, which may have happened.
+    #[must_use]
+    pub(crate) fn unsent(mut self) -> Refusal {
+        if self.labels.intersects(Labels::RETRYABLE_WRITE | Labels::RETRYABLE) {
+            self.labels |= Labels::NO_WRITES_PERFORMED;
+        }
+        self
     }
 
     /// A rule of the listener forbids the command.
@@ -214,6 +224,6 @@ mod tests {
         bson::document(&mut out, |body| Refusal::overloaded("full").write(body));
         let reply = Reply::read(Document::read(&out).unwrap()).unwrap();
         assert_eq!((reply.is_ok, reply.code), (false, Some(462)));
-        assert_eq!(reply.labels, Labels::SYSTEM_OVERLOADED | Labels::RETRYABLE);
+        assert_eq!(reply.labels, Labels::SYSTEM_OVERLOADED | Labels::RETRYABLE | Labels::NO_WRITES_PERFORMED);
     }
 }

@@ -21,17 +21,20 @@ bitflags! {
         const SYSTEM_OVERLOADED = 1 << 4;
         /// Any command may be tried again.
         const RETRYABLE = 1 << 5;
+        /// Nothing was written. If an attempt before this one may have, its error counts.
+        const NO_WRITES_PERFORMED = 1 << 6;
     }
 }
 
 /// Each label with its text, in the order of the bits.
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 7] = [
     "TransientTransactionError",
     "UnknownTransactionCommitResult",
     "RetryableWriteError",
     "ResumableChangeStreamError",
     "SystemOverloadedError",
     "RetryableError",
+    "NoWritesPerformed",
 ];
 
 impl Labels {

@@ -40,7 +40,7 @@ impl Session {
         };
         // An overload says nothing of a server: what lives there stays.
         let forgotten = if refusal.is_overload() { None } else { self.forget(&exchange, io) };
-        let refusal = forgotten.unwrap_or_else(|| refusal.clone());
+        let refusal = forgotten.unwrap_or_else(|| refusal.clone()).unsent();
         self.refuse_exchange(&exchange, &refusal, out);
     }
 

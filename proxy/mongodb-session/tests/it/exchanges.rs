@@ -354,12 +354,15 @@ fn without_a_server_the_shell_chooses_the_words_and_pins_theirs() {
     let mut gone = |body: &dyn Fn(&mut Writer<'_>)| {
         one.start(5, Flags::empty(), body);
         let mut out = Vec::new();
-        one.session.on_no_server(&Refusal::host_unreachable(Labels::empty()), &one.shell, &mut out);
+        one.session.on_no_server(&Refusal::host_unreachable(Labels::RETRYABLE_WRITE), &one.shell, &mut out);
         ReplyMessage(out).reply()
     };
+    // A driver reports its first attempt then, which may have happened.
+    let unsent = Labels::RETRYABLE_WRITE | Labels::NO_WRITES_PERFORMED;
+    assert_eq!(gone(&command("insert", "orders")).labels, unsent);
     assert_eq!(gone(&get_more(77)).code, Some(43));
     assert_eq!(gone(&in_transaction(4, "find", false)).labels, Labels::TRANSIENT_TRANSACTION);
-    assert_eq!(gone(&in_transaction(4, "commitTransaction", false)).labels, Labels::RETRYABLE_WRITE);
+    assert_eq!(gone(&in_transaction(4, "commitTransaction", false)).labels, unsent);
 }
 
 #[test]
