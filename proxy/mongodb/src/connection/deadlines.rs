@@ -55,6 +55,9 @@ impl Life<'_> {
         if let Some((since, _)) = self.stalled {
             due = due.min(since.saturating_add(limits::WRITE_IDLE_TIMEOUT));
         }
+        if let Some(since) = self.gone_since {
+            due = due.min(since.saturating_add(settings.queue_wait_timeout));
+        }
         if self.connection.service.sessions.drain_state() == Drain::Gentle && self.lease.server.is_none() {
             due = due.min(self.active.saturating_add(DRAIN_GAP));
         }
@@ -83,6 +86,9 @@ impl Life<'_> {
             return Err(self.connection.violated(&violation));
         }
         let settings = self.scene.settings.clone();
+        if self.gone_since.is_some_and(|since| now >= since.saturating_add(settings.queue_wait_timeout)) {
+            return Err(CloseReason::ClientClosed);
+        }
         if self.partial_since.is_some_and(|since| now >= since.saturating_add(settings.message_timeout)) {
             let violation =
                 Violation::rule("mongodb_message_timeout", Culprit::Client, "a message takes too long to come");

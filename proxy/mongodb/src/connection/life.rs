@@ -133,6 +133,10 @@ pub(super) struct Life<'a> {
     pub(super) is_described: bool,
     /// The listener has another upstream, to which the client moves behind its exchange.
     pub(super) is_outdated: bool,
+    /// The request of now wants no reply.
+    pub(super) is_unacknowledged: bool,
+    /// Since when the client is gone whose writes without a reply go on.
+    pub(super) gone_since: Option<Time>,
     /// Since when a message is here in part.
     pub(super) partial_since: Option<Time>,
     pub(super) begun: Time,
@@ -187,6 +191,8 @@ impl<'a> Life<'a> {
             is_shown: false,
             is_described: false,
             is_outdated: false,
+            is_unacknowledged: false,
+            gone_since: None,
             partial_since: None,
             begun: turn::now(),
             active: turn::now(),
@@ -228,6 +234,10 @@ impl Life<'_> {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
+        // One that is gone while it waits gets no server: its request would overtake those of its next connection.
+        if matches!(self.stage, Stage::Routed(_)) && self.is_gone(context) {
+            return Poll::Ready(Event::Gone);
+        }
         // The client takes nothing: no more is taken from either side.
         let has_room = self.output.poll_relieved(context).is_ready();
         if let Some(event) = self.poll_server(context, has_room) {
@@ -243,7 +253,7 @@ impl Life<'_> {
                 self.streak += 1;
                 return Poll::Ready(Event::Client(received));
             }
-        } else if self.watch.poll_ended(context).is_ready() {
+        } else if self.is_gone(context) {
             return Poll::Ready(Event::Gone);
         }
         self.streak = 0;
@@ -251,6 +261,21 @@ impl Life<'_> {
             return Poll::Ready(Event::Overdue);
         }
         Poll::Pending
+    }
+
+    /// The client has left, and nothing of it is wanted any more. One that wants no replies may close as soon as it has written: a server
+    /// would do all of it.
+    fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
+        let has_ended = self.watch.poll_ended(context).is_ready();
+        if !has_ended || !self.is_unacknowledged || !matches!(self.stage, Stage::Routed(_) | Stage::Flushing) {
+            return has_ended;
+        }
+        if self.gone_since.is_none() {
+            self.gone_since = Some(turn::now());
+            // Its time is bounded from now on.
+            context.waker().wake_by_ref();
+        }
+        self.watch.poll_broken(context).is_ready()
     }
 
     /// Events of the servers, and of other threads.

@@ -1,5 +1,7 @@
 //! Requests and their replies, and what becomes of them when a side leaves.
 
+use std::{net::Shutdown, time::Duration};
+
 use weir_mongodb_codec::{
     bson::{self, Document},
     compressed::{self, Compressor},
@@ -317,4 +319,62 @@ fn a_server_that_answers_a_write_without_a_reply_harms_no_other_client() {
     until("all writes have come", || server.count("insert") == 20);
     drop(writer);
     assert!(is_ok(&reader.find()));
+}
+
+#[test]
+fn writes_without_a_reply_go_on_when_their_client_has_closed() {
+    let server = Server::standalone(|seen| {
+        if seen.name == "find" {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        if seen.name == "insert" { Act::Silence } else { Act::ok() }
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let (mut busy, mut writer) = (greeted(&gateway), greeted(&gateway));
+    let id = busy.next_id();
+    busy.send(&command(id, Flags::empty(), |body| {
+        body.string("find", "orders");
+        body.string("$db", "shop");
+    }));
+    until("the one connection is busy", || server.count("find") == 1);
+    for _ in 0..3 {
+        let id = writer.next_id();
+        writer.send(&command(id, Flags::MORE_TO_COME, |body| {
+            body.string("insert", "orders");
+            body.string("$db", "shop");
+        }));
+    }
+    writer.stream.shutdown(Shutdown::Write).expect("an open socket");
+    until("all writes have come", || server.count("insert") == 3);
+    assert!(writer.message().is_none(), "then its connection ends");
+}
+
+#[test]
+fn a_write_with_a_reply_is_not_sent_for_a_client_that_has_closed() {
+    let server = Server::standalone(|seen| {
+        if seen.name == "find" {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Act::ok()
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let (mut busy, mut writer) = (greeted(&gateway), greeted(&gateway));
+    let id = busy.next_id();
+    busy.send(&command(id, Flags::empty(), |body| {
+        body.string("find", "orders");
+        body.string("$db", "shop");
+    }));
+    until("the one connection is busy", || server.count("find") == 1);
+    let id = writer.next_id();
+    writer.send(&command(id, Flags::empty(), |body| {
+        body.string("insert", "orders");
+        body.string("$db", "shop");
+    }));
+    drop(writer);
+    assert!(is_ok(&busy.message().expect("its reply")) && is_ok(&busy.find()));
+    assert_eq!(server.count("insert"), 0);
 }
