@@ -51,19 +51,36 @@ pub(crate) fn clean(service: &Rc<Service>, upstream: &Rc<MongodbUpstream>, clean
     }
     let wanted = cleaner.waiting.borrow().len().min(RUNNING_MAX.saturating_sub(cleaner.running.get()));
     for _ in 0..wanted {
-        cleaner.running.set(cleaner.running.get() + 1);
-        weir_engine::spawn(run(service.clone())).detach();
+        weir_engine::spawn(run(Running::new(service.clone()))).detach();
     }
 }
 
-async fn run(service: Rc<Service>) {
+/// A place among those that run, until it is dropped: a panic gives it back.
+struct Running(Rc<Service>);
+
+impl Running {
+    fn new(service: Rc<Service>) -> Self {
+        let running = &service.cleaner.running;
+        running.set(running.get() + 1);
+        Self(service)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let running = &self.0.cleaner.running;
+        running.set(running.get() - 1);
+    }
+}
+
+async fn run(running: Running) {
+    let service = &running.0;
     loop {
         let next = service.cleaner.waiting.borrow_mut().pop_front();
         let Some((cleanup, upstream)) = next else { break };
         let outcome = carry_out(&cleanup, &upstream).await;
         service.metrics.cleaned(kind(&cleanup), outcome);
     }
-    service.cleaner.running.set(service.cleaner.running.get() - 1);
 }
 
 /// Any connection of the server will do.
