@@ -7,8 +7,11 @@ use std::{
 
 use weir_base::Secret;
 use weir_listener::login::entropy::process_secret;
-use weir_mongodb_session::users::{Identity, User};
-use weir_sasl::{Mechanism, ScramVerifier, mongodb};
+use weir_mongodb_session::{
+    login::mock_verifier,
+    users::{Identity, User},
+};
+use weir_sasl::Mechanism;
 
 /// Users by database and name. They are equal if their passwords and mechanisms are.
 #[derive(Debug, Default, PartialEq)]
@@ -84,12 +87,31 @@ impl ListedUser {
     fn derive(&self) -> User {
         let secret = process_secret();
         let salt = |mechanism: &Mechanism| {
-            let none = ScramVerifier::mock(*mechanism, &self.identity.name, &secret, mongodb::iterations(*mechanism));
+            let none = mock_verifier(&self.identity.db, &self.identity.name, *mechanism, &secret);
             let mut salt = [0; 16];
             salt.copy_from_slice(&none.challenge().salt);
             salt
         };
         let salts: Vec<_> = self.mechanisms.iter().map(salt).collect();
         User::from_password(self.identity.clone(), &self.password, &self.mechanisms, &salts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reload that adds a user must not show in the challenge that its name gets.
+    #[test]
+    fn m16_the_salt_of_a_user_is_the_one_of_its_name_before() {
+        let mechanisms = [Mechanism::ScramSha1, Mechanism::ScramSha256];
+        let (identity, password) = (Identity::new(b"shop", b"ann"), Secret::from("pencil"));
+        let listed = ListedUser { identity, password, mechanisms: mechanisms.to_vec(), made: OnceLock::new() };
+        for mechanism in mechanisms {
+            let none = mock_verifier(b"shop", b"ann", mechanism, &process_secret());
+            let user = listed.user();
+            let verifier = user.verifier(mechanism).expect("a verifier");
+            assert_eq!(verifier.challenge().salt[..16], none.challenge().salt[..16], "{mechanism:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_base::{
     error::Culprit,
+    exchange::LossCause,
     limits,
     time::{Time, turn},
     violation::Violation,
@@ -46,9 +47,7 @@ impl Life<'_> {
             }
             _ => Time::NEVER,
         };
-        if self.session.face().is_none() || matches!(self.stage, Stage::Deriving(_) | Stage::Relaying) {
-            due = due.min(self.login_due());
-        }
+        due = due.min(self.login_due());
         if let Some(since) = self.partial_since {
             due = due.min(since.saturating_add(settings.message_timeout));
         }
@@ -64,9 +63,16 @@ impl Life<'_> {
         due.min(self.pins_due())
     }
 
+    /// A client has its time up to its first hello, and again for a login from its beginning. One that says hello and has no need of a login
+    /// stays: monitors of drivers are such.
     fn login_due(&self) -> Time {
-        let since = if self.session.face().is_none() { self.begun } else { self.active };
-        since.saturating_add(self.scene.settings.client_login_timeout)
+        let since = match self.session.face() {
+            None => Some(self.begun),
+            // The delays behind wrong passwords have times of their own.
+            Some(_) if matches!(self.stage, Stage::Punished(..) | Stage::Answering(..)) => None,
+            Some(_) => self.login_since,
+        };
+        since.map_or(Time::NEVER, |since| since.saturating_add(self.scene.settings.client_login_timeout))
     }
 
     /// Pins of the connection's own are looked at once a minute.
@@ -90,6 +96,10 @@ impl Life<'_> {
             return Err(CloseReason::ClientClosed);
         }
         if self.partial_since.is_some_and(|since| now >= since.saturating_add(settings.message_timeout)) {
+            if matches!(self.stage, Stage::Sending(_)) && self.lease.is_congested() {
+                // The client waits for the server, and has what comes behind it still to send.
+                return self.lost(LossCause::Timeout);
+            }
             let violation =
                 Violation::rule("mongodb_message_timeout", Culprit::Client, "a message takes too long to come");
             return Err(self.connection.violated(&violation));
@@ -98,8 +108,7 @@ impl Life<'_> {
             self.lease.pins_seen = now;
             self.session.expire_pins(now);
         }
-        let is_login = self.session.face().is_none() || matches!(self.stage, Stage::Deriving(_) | Stage::Relaying);
-        if is_login && now >= self.login_due() {
+        if now >= self.login_due() {
             let violation = Violation::rule("login_timeout", Culprit::Client, "the handshake takes too long");
             return Err(self.connection.violated(&violation));
         }

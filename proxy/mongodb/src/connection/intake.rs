@@ -69,7 +69,6 @@ impl Life<'_> {
                     let skipped = rest.len().min(*left);
                     (at, *left) = (at + skipped, *left - skipped);
                     if *left > 0 {
-                        self.partial_since.get_or_insert_with(turn::now);
                         return Ok(at);
                     }
                     self.partial_since = None;
@@ -143,8 +142,13 @@ impl Life<'_> {
         let refusal = Refusal::too_large(self.scene.settings.held_bytes_max);
         self.session.refuse_unread(header, rest, &refusal, &mut self.own);
         self.give_own();
-        self.partial_since = None;
-        self.stage = Stage::Skipping(header.bytes - rest.len());
+        self.skip(header.bytes - rest.len());
+    }
+
+    /// The next bytes are of no use. They have the time of a message.
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.partial_since = Some(turn::now());
+        self.stage = Stage::Skipping(bytes);
     }
 
     /// A compressed message: the gateway inflates it, as its flags and its command are inside.
@@ -222,7 +226,7 @@ impl Life<'_> {
         }
         self.show_login();
         if !is_whole && matches!(self.stage, Stage::Request) {
-            self.stage = Stage::Skipping(header.bytes - bytes.len());
+            self.skip(header.bytes - bytes.len());
         }
         Ok(Some(bytes.len()))
     }

@@ -157,6 +157,11 @@ impl Lease {
         self.server.as_mut().is_none_or(|server| server.stream().output.poll_relieved(context).is_ready())
     }
 
+    /// The server has not taken what it was sent.
+    pub(super) fn is_congested(&mut self) -> bool {
+        self.server.as_mut().is_some_and(|server| server.stream().output.is_congested())
+    }
+
     pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
         match &mut self.server {
             Some(server) => server.stream().reader.poll_receive(context),
@@ -317,7 +322,7 @@ impl Life<'_> {
             let here = self.input.len().min(routed.header.bytes);
             self.input.drain(..here);
             if here < routed.header.bytes {
-                self.stage = Stage::Skipping(routed.header.bytes - here);
+                self.skip(routed.header.bytes - here);
             }
         }
         self.active = turn::now();

@@ -127,6 +127,8 @@ pub(super) struct Life<'a> {
     pub(super) lease: Lease,
     /// The present login has waited behind wrong passwords, or need not.
     pub(super) has_waited: bool,
+    /// Since when the client logs in. `None`: it does not, or it has done so.
+    pub(super) login_since: Option<Time>,
     /// The login is known to operators.
     pub(super) is_shown: bool,
     /// The client has described itself.
@@ -188,6 +190,7 @@ impl<'a> Life<'a> {
             stage: Stage::Request,
             lease: Lease::default(),
             has_waited: false,
+            login_since: None,
             is_shown: false,
             is_described: false,
             is_outdated: false,

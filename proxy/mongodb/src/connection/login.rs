@@ -30,12 +30,15 @@ fn inner<'a>(document: Document<'a>, name: &[u8]) -> Option<Document<'a>> {
 impl Life<'_> {
     /// Whether a login has to wait behind wrong passwords of its address.
     pub(super) fn holds_back(&mut self, request: &Request<'_>) -> Result<bool, CloseReason> {
-        if self.has_waited || self.session.login().is_done() {
+        if self.session.login().is_done() || (self.has_waited && self.login_since.is_some()) {
             return Ok(false);
         }
         let Ok(command) = request.command() else { return Ok(false) };
         let is_login = matches!(command.name, b"saslStart" | b"authenticate")
             || (is_hello(command.name) && inner(command.body, b"speculativeAuthenticate").is_some());
+        if is_login {
+            self.login_since.get_or_insert_with(turn::now);
+        }
         let Some(address) = self.connection.address().filter(|_| is_login) else { return Ok(false) };
         match self.connection.service.penalties.begins(address, b"", turn::now()) {
             Begun::Free => {
@@ -59,7 +62,7 @@ impl Life<'_> {
         }
         let service = &self.connection.service;
         service.metrics.auth_failures.inc();
-        self.has_waited = false;
+        (self.has_waited, self.login_since) = (false, None);
         let delay = self
             .connection
             .address()
@@ -74,6 +77,8 @@ impl Life<'_> {
         let Stage::Answering(_, reply, end) = mem::replace(&mut self.stage, Stage::Request) else { return Ok(()) };
         self.output.append(&reply);
         self.active = turn::now();
+        // The next attempt is due: the client holds a server.
+        self.login_since = self.lease.has_own().then_some(self.active);
         match end {
             Some(violation) => Err(self.connection.violated(&violation)),
             None => self.go_on(),
@@ -104,9 +109,11 @@ impl Life<'_> {
             // A connection on which this user has logged in serves no other one.
             if std::mem::replace(&mut self.is_shown, false) {
                 self.lease.own = None;
+                self.connection.handle.entry().details().user.clear();
             }
             return;
         };
+        self.login_since = None;
         if self.is_shown {
             return;
         }

@@ -68,6 +68,8 @@ async fn open(upstream: &Rc<MongodbUpstream>, number: usize) -> Result<OwnLine, 
 impl Life<'_> {
     /// Sends a message of a login on the client's own connection, which is made for the first one.
     pub(super) fn relay(&mut self, message: Vec<u8>) {
+        // It holds a server from now on, be it for a hello alone.
+        self.login_since.get_or_insert_with(turn::now);
         self.active = turn::now();
         self.stage = Stage::Relaying;
         self.lease.relay_reply.clear();

@@ -149,7 +149,7 @@ impl Life<'_> {
         self.lost(LossCause::Timeout)
     }
 
-    fn lost(&mut self, cause: LossCause) -> Result<(), CloseReason> {
+    pub(super) fn lost(&mut self, cause: LossCause) -> Result<(), CloseReason> {
         let Some(server) = self.lease.server.take() else { return Ok(()) };
         self.done("server_lost");
         server.close(cause);
@@ -170,7 +170,10 @@ impl Life<'_> {
         }
         self.lose_own()?;
         self.active = turn::now();
-        self.stage = if left > 0 { Stage::Skipping(left) } else { Stage::Request };
+        self.stage = Stage::Request;
+        if left > 0 {
+            self.skip(left);
+        }
         self.go_on()
     }
 

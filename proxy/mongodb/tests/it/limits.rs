@@ -8,7 +8,7 @@ use std::{
 
 use weir_listener::Drain;
 use weir_mongodb_codec::{
-    bson::Writer,
+    bson::{self, Document, Writer},
     compressed::{self, Compressor},
     message::{self, Flags, Ids, Message},
 };
@@ -250,4 +250,59 @@ fn a_large_compressed_reply_that_nobody_waits_for_is_not_read() {
     until("the gateway knows that", || gateway.held().1 == 0);
     sent.send(()).expect("the server waits");
     until("its connection is closed before the end of the reply", || server.broken() == 1);
+}
+
+#[test]
+fn m13_the_rest_of_a_refused_message_has_its_time_as_well() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.message_timeout = Duration::from_millis(150);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    // The body is whole, and a second section of 8 MiB behind it does not come.
+    let mut request = command(9, Flags::empty(), |body| {
+        body.int64("getMore", 4_712);
+        body.string("collection", "orders");
+        body.string("$db", "shop");
+    });
+    let claimed = request.len() as i32 + (8 << 20);
+    request[..4].copy_from_slice(&claimed.to_le_bytes());
+    client.send(&request);
+    assert_eq!(integer(&client.message().expect("a refusal"), "code"), Some(43));
+    assert!(client.message().is_none());
+    let labels = [("listener", "test"), ("reason", "mongodb_message_timeout"), ("culprit", "client")];
+    assert_eq!(gateway.counter("weir_violations_total", &labels), 1);
+}
+
+#[test]
+fn a_server_that_reads_no_more_is_not_its_clients_fault() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.message_timeout = Duration::from_millis(500);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&client.find()));
+    server.be_deaf(true);
+    let mut document = Vec::new();
+    bson::document(&mut document, |body| body.string("text", "x".repeat(1 << 20)));
+    let documents = std::iter::repeat_n(Document::read(&document).unwrap(), 40);
+    let mut request = Vec::new();
+    let body = |body: &mut Writer<'_>| {
+        body.string("insert", "orders");
+        body.string("$db", "shop");
+    };
+    message::write_with_sequence(
+        &mut request,
+        Ids { request: 9, response_to: 0 },
+        Flags::empty(),
+        body,
+        "documents",
+        documents,
+    );
+    client.send(&request);
+    assert_eq!(integer(&client.message().expect("an error"), "code"), Some(6));
+    let labels = [("listener", "test"), ("reason", "mongodb_message_timeout"), ("culprit", "client")];
+    assert_eq!(gateway.counter("weir_violations_total", &labels), 0);
+    server.be_deaf(false);
+    assert!(is_ok(&client.find()), "the connection goes on");
 }

@@ -1,6 +1,9 @@
 //! Logins: at the gateway, and through it.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use weir_base::Secret;
 use weir_mongodb::settings::{Auth, Users};
@@ -117,4 +120,38 @@ fn a_login_that_the_server_checks_passes_and_the_connection_is_the_clients_own()
     assert!(is_ok(&last) && is_ok(&client.find()));
     let mut stranger = greeted(&gateway);
     assert_eq!(integer(&stranger.find(), "code"), Some(13), "another client has not logged in");
+}
+
+#[test]
+fn a_login_that_stops_ends_at_its_time_and_a_monitor_stays() {
+    let server = Server::standalone(|_| {
+        Act::reply(|body| {
+            body.int32("conversationId", 5);
+            body.bool("done", false);
+            body.binary("payload", 0, b"r=x,s=y,i=4096");
+            body.double("ok", 1.0);
+        })
+    });
+    let mut relayed = Setup::new(&[server.address]);
+    relayed.listener.auth = Auth::Passthrough;
+    for mut setup in [relayed, setup(&server)] {
+        setup.listener.client_login_timeout = Duration::from_millis(200);
+        let gateway = Gateway::start(setup);
+        let (mut monitor, mut client) = (greeted(&gateway), greeted(&gateway));
+        let challenge = client.ask(|body| {
+            body.int32("saslStart", 1);
+            body.string("mechanism", "SCRAM-SHA-256");
+            body.binary("payload", 0, b"n,,n=app,r=abcdefghijklmnopqrstuvwx");
+            body.string("$db", "admin");
+        });
+        assert!(is_ok(&challenge));
+        assert!(client.message().is_none(), "it says no more");
+        let labels = [("listener", "test"), ("reason", "login_timeout"), ("culprit", "client")];
+        assert_eq!(gateway.counter("weir_violations_total", &labels), 1);
+        let again = monitor.ask(|body| {
+            body.int32("hello", 1);
+            body.string("$db", "admin");
+        });
+        assert!(is_ok(&again));
+    }
 }

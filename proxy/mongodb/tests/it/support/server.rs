@@ -5,9 +5,10 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use weir_mongodb_codec::{
@@ -91,6 +92,7 @@ struct Inner {
     open: AtomicUsize,
     packed: AtomicUsize,
     broken: AtomicUsize,
+    is_deaf: AtomicBool,
     act: Box<dyn Fn(&Seen) -> Act + Send + Sync>,
 }
 
@@ -111,6 +113,7 @@ impl Server {
             open: AtomicUsize::new(0),
             packed: AtomicUsize::new(0),
             broken: AtomicUsize::new(0),
+            is_deaf: AtomicBool::new(false),
             act: Box::new(act),
         });
         let server = Self { inner, address };
@@ -163,6 +166,11 @@ impl Server {
         self.inner.broken.load(Ordering::SeqCst)
     }
 
+    /// Reads nothing any more, or reads again.
+    pub fn be_deaf(&self, is_deaf: bool) {
+        self.inner.is_deaf.store(is_deaf, Ordering::SeqCst);
+    }
+
     fn serve(&self, mut stream: TcpStream) {
         let (mut received, mut buffer, mut id) = (Vec::new(), vec![0; 64 << 10], 0);
         loop {
@@ -177,6 +185,9 @@ impl Server {
                     self.inner.broken.fetch_add(1, Ordering::SeqCst);
                     return;
                 }
+            }
+            while self.inner.is_deaf.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(5));
             }
             match stream.read(&mut buffer) {
                 Ok(0) | Err(_) => return,
