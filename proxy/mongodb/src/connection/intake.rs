@@ -15,12 +15,24 @@ use weir_mongodb_session::{Next, Refusal, Request, Want};
 
 use super::life::{Life, Routed, Sending, Stage, has_room_for};
 
+/// Room that a client may keep behind a message. Default 64 KiB, as much as one chunk brings.
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+
 /// The first section of a message is its body, and no longer than a document may be.
 fn begins_with_body(message: &[u8]) -> bool {
     let section = message.get(HEADER_BYTES + 4..).and_then(<[u8]>::first_chunk::<5>);
     section.is_some_and(|[kind, a, b, c, d]| {
         *kind == 0 && u32::from_le_bytes([*a, *b, *c, *d]) as usize <= DOCUMENT_BYTES_MAX
     })
+}
+
+/// An idle client keeps no room, and the room of a long message goes with it.
+pub(super) fn shrink(input: &mut Vec<u8>) {
+    if input.is_empty() {
+        *input = Vec::new();
+    } else if input.capacity() > SPARE_BYTES_MAX && input.capacity() / 4 > input.len() {
+        input.shrink_to_fit();
+    }
 }
 
 /// A request as it came, if it was compressed, and its compressor.
@@ -47,10 +59,7 @@ impl Life<'_> {
         let mut input = mem::take(&mut self.input);
         let consumed = self.offer(&input)?;
         input.drain(..consumed);
-        // An idle client keeps none.
-        if input.is_empty() {
-            input = Vec::new();
-        }
+        shrink(&mut input);
         self.input = input;
         Ok(())
     }
@@ -313,5 +322,21 @@ impl Life<'_> {
         // The client's next request must not overtake the write, and another client must not get what the server says to it.
         self.lease.append_barrier();
         self.stage = Stage::Flushing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_of_a_long_message_does_not_stay() {
+        let mut input = vec![1; 4 << 20];
+        input.drain(1..);
+        shrink(&mut input);
+        assert!(input == [1] && input.capacity() < 64);
+        input.clear();
+        shrink(&mut input);
+        assert_eq!(input.capacity(), 0);
     }
 }

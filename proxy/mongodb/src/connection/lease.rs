@@ -24,6 +24,7 @@ use weir_upstream::{
 };
 
 use super::{
+    intake::shrink,
     life::{Life, Stage},
     passthrough::OwnLine,
     replies::Replies,
@@ -296,6 +297,7 @@ impl Life<'_> {
             let here = input.len().min(routed.header.bytes);
             self.send(&input[..here], &routed.header)?;
             input.drain(..here);
+            shrink(&mut input);
             self.input = input;
         }
         if matches!(self.stage, Stage::Replying) { Ok(()) } else { self.go_on() }
@@ -321,6 +323,7 @@ impl Life<'_> {
         } else {
             let here = self.input.len().min(routed.header.bytes);
             self.input.drain(..here);
+            shrink(&mut self.input);
             if here < routed.header.bytes {
                 self.skip(routed.header.bytes - here);
             }

@@ -28,6 +28,9 @@ use weir_sasl::{Nonce, limits::NONCE_RANDOM_BYTES};
 use super::Connection;
 use crate::{metrics::DatabaseMetrics, service::Service, settings::MongodbListenerSettings};
 
+/// Bytes of a read preference, which an idle client keeps. Default 4 KiB: one has some tags. A longer one gets code 2.
+const PREFERENCE_BYTES_MAX: usize = 4 * 1024;
+
 /// The place of a client: what its session looks at, and what the shell notes of its commands.
 pub(super) struct Scene {
     pub(super) service: Rc<Service>,
@@ -171,6 +174,9 @@ fn arguments<'m>(message: &'m [u8]) -> impl Iterator<Item = Argument<'m>> + use<
 impl Judge for Surroundings<'_> {
     fn judge(&self, _: &Request<'_>, command: &Command<'_>, user: Option<&Identity>) -> Option<Refusal> {
         let Scene { service, settings, tally, entry, .. } = self.scene;
+        if command.read_preference.is_some_and(|preference| preference.bytes().len() > PREFERENCE_BYTES_MAX) {
+            return Some(Refusal::too_many("mongodb_read_preference", "the read preference is too long"));
+        }
         let mut tally = tally.borrow_mut();
         tally.note(command, service, entry);
         let word = tally.name;

@@ -306,3 +306,20 @@ fn a_server_that_reads_no_more_is_not_its_clients_fault() {
     server.be_deaf(false);
     assert!(is_ok(&client.find()), "the connection goes on");
 }
+
+#[test]
+fn an_idle_client_keeps_nothing_of_a_request_that_waited() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    // The first request waits for the first connection.
+    let reply = client.ask(|body| {
+        body.string("insert", "orders");
+        body.string("comment", "x".repeat(900_000));
+        body.string("$db", "shop");
+    });
+    assert!(is_ok(&reply));
+    until("nothing is charged", || gateway.held() == (0, 1));
+}

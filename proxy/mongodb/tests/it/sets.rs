@@ -40,6 +40,26 @@ fn reads_go_where_their_preference_says() {
 }
 
 #[test]
+fn a_read_preference_is_short() {
+    let server = Server::member(true, |_| Act::ok());
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut client = greeted(&gateway);
+    let mut of = |bytes: usize| {
+        client.ask(|body| {
+            body.string("find", "orders");
+            body.document("$readPreference", |preference| {
+                preference.string("mode", "nearest");
+                preference.string("text", "x".repeat(bytes));
+            });
+            body.string("$db", "shop");
+        })
+    };
+    assert_eq!(integer(&of(1 << 20), "code"), Some(2));
+    assert!(is_ok(&of(3_000)));
+    assert_eq!(server.count("find"), 1);
+}
+
+#[test]
 fn a_primary_that_steps_down_says_so_and_the_next_write_goes_to_its_successor() {
     let has_stepped_down = Arc::new(AtomicBool::new(false));
     let flag = has_stepped_down.clone();
