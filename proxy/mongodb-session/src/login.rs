@@ -21,6 +21,7 @@ use weir_mongodb_codec::bson::Document;
 use weir_mongodb_codec::command::Command;
 use weir_sasl::{Derivation, Mechanism, ScramKeys};
 
+pub use conversation::mock_verifier;
 pub use policy::{LoginPolicy, Methods, Peer, TlsFacts};
 pub use sasl::SaslReply;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_base::secret::Secret;
 use weir_sasl::{
     ChannelBinding, ClientFirst, Derivation, Mechanism, Plain, ScramKeys, ScramServer, ScramVerifier, mongodb,
 };
@@ -124,10 +125,15 @@ fn known(db: &[u8], name: &[u8], mechanism: Mechanism, policy: &LoginPolicy, use
     let user: Option<Arc<User>> = users.user(db, name);
     let verifier = user.as_ref().and_then(|user| user.verifier(mechanism)).cloned();
     let lacks_mechanism = user.is_some() && verifier.is_none();
-    let mock = || {
-        let seed = [mechanism.name().as_bytes(), b"\0", db, b"\0", name].concat();
-        ScramVerifier::mock(mechanism, &seed, &policy.mock_secret, mongodb::iterations(mechanism))
-    };
+    let mock = || mock_verifier(db, name, mechanism, &policy.mock_secret);
     let identity = user.map_or_else(|| Arc::new(Identity::new(db, name)), |user| Arc::clone(&user.identity));
     Known { identity, verifier: verifier.unwrap_or_else(mock), lacks_mechanism }
+}
+
+/// The verifier that a user gets who does not exist: no proof satisfies it. The salt of a user that exists must be that of its own, or a
+/// reload that adds the user shows in it. `secret` is [`LoginPolicy::mock_secret`].
+#[must_use]
+pub fn mock_verifier(db: &[u8], name: &[u8], mechanism: Mechanism, secret: &Secret) -> ScramVerifier {
+    let seed = [mechanism.name().as_bytes(), b"\0", db, b"\0", name].concat();
+    ScramVerifier::mock(mechanism, &seed, secret, mongodb::iterations(mechanism))
 }
