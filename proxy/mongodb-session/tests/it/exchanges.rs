@@ -297,6 +297,21 @@ fn an_exhaust_stream_is_a_chain_that_holds_its_connection() {
 }
 
 #[test]
+/// Servers stream the batches of a cursor alone: another command with the flag costs no server connection when its client leaves.
+#[test]
+fn m15_nothing_but_a_cursor_is_streamed() {
+    for name in ["find", "insert", "ping"] {
+        let mut one = Client::mongos();
+        one.start(5, Flags::EXHAUST_ALLOWED, command(name, "orders"));
+        one.session.on_server(ServerId(3), &one.shell);
+        let header = Header { bytes: 100, request: 90, response_to: 5, op_code: OpCode::Msg };
+        let streamed = one.session.on_reply(&header, Flags::MORE_TO_COME, &ok(None), &one.shell);
+        assert_eq!(streamed.expect_err("no stream was wanted").reason, "mongodb_reply_stream");
+        one.session.on_sent();
+        assert_eq!(one.session.on_gone(true, &one.shell), Leave::Drain, "{name}");
+    }
+}
+
 fn a_lost_reply_has_the_labels_by_which_drivers_decide() {
     let retryable = |body: &mut Writer<'_>| {
         command("insert", "orders")(body);
