@@ -32,6 +32,12 @@ pub(crate) struct Exchange {
     pub(crate) cursor: Option<i64>,
     /// It kills these cursors.
     pub(crate) killed: Vec<CursorKey>,
+    /// The pin of its cursor is in use until its end.
+    pub(crate) uses_cursor: bool,
+    /// The same of its transaction.
+    pub(crate) uses_transaction: bool,
+    /// It begins a transaction, and has no server yet.
+    pub(crate) has_claim: bool,
 }
 
 /// Whether a driver may try a request again whose reply was lost.
@@ -87,6 +93,9 @@ impl Exchange {
             transaction: None,
             cursor: None,
             killed: Vec::new(),
+            uses_cursor: false,
+            uses_transaction: false,
+            has_claim: false,
         }
     }
 

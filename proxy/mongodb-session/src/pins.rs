@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `cursors` | cursors by owner, session and id |
 //! | `transactions` | transactions by owner and session |
+//! | `holders` | who has a pin in a logical session |
 //! | `cleanup` | commands for things that have lost their client |
 //!
 //! In load-balanced mode each client connection has pins of its own, which end with it. Behind the face of a mongos all connections of a
@@ -14,9 +15,11 @@
 
 mod cleanup;
 mod cursors;
+mod holders;
 mod transactions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -28,6 +31,7 @@ pub use transactions::{SessionKey, TransactionRoute};
 
 use crate::users::Owner;
 use cursors::Cursors;
+use holders::{Holders, Kind};
 use transactions::Transactions;
 
 /// A server of an upstream, as the shell numbers them. Another process at the same address is another server.
@@ -66,13 +70,33 @@ pub struct Pins {
     limits: PinLimits,
     cursors: Cursors,
     transactions: Transactions,
+    holders: Arc<Holders>,
 }
 
 impl Pins {
     /// No pins.
     #[must_use]
     pub fn new(limits: PinLimits) -> Pins {
-        Pins { limits, cursors: Cursors::default(), transactions: Transactions::default() }
+        Self::with(limits, Arc::default())
+    }
+
+    /// No pins, of a connection beside these: none of them reaches what the others have, or the other way round.
+    #[must_use]
+    pub fn beside(&self, limits: PinLimits) -> Pins {
+        Self::with(limits, self.holders.clone())
+    }
+
+    fn with(limits: PinLimits, holders: Arc<Holders>) -> Pins {
+        let counts = |kind| Counts::new(kind, holders.clone());
+        let (cursors, transactions) =
+            (Cursors::new(counts(Kind::Cursor)), Transactions::new(counts(Kind::Transaction)));
+        Pins { limits, cursors, transactions, holders }
+    }
+
+    /// Bounds of what is pinned.
+    #[must_use]
+    pub fn limits(&self) -> PinLimits {
+        self.limits
     }
 
     /// Other bounds, for what is pinned from now on.
@@ -108,6 +132,47 @@ impl Pins {
     #[must_use]
     pub fn cursor(&self, key: &CursorKey) -> Option<ServerId> {
         self.cursors.get(key)
+    }
+
+    /// A request uses the cursor until [`Pins::release_cursor`]: its time cannot be over before. `false`: there is none.
+    pub(crate) fn use_cursor(&mut self, key: &CursorKey) -> bool {
+        self.cursors.use_one(key)
+    }
+
+    /// The request is over. The time without a use begins.
+    pub(crate) fn release_cursor(&mut self, key: &CursorKey, now: Time) {
+        self.cursors.release(key, now.saturating_add(self.limits.cursor_idle));
+    }
+
+    /// As [`Pins::use_cursor`].
+    pub(crate) fn use_transaction(&mut self, key: &SessionKey, number: i64) -> bool {
+        self.transactions.use_one(key, number)
+    }
+
+    /// As [`Pins::release_cursor`].
+    pub(crate) fn release_transaction(&mut self, key: &SessionKey, number: i64, now: Time) {
+        self.transactions.release(key, number, now.saturating_add(self.limits.transaction_idle));
+    }
+
+    /// A transaction of this session is about to begin: until [`Pins::release_claim`] no other owner may begin one. `false`: another owner
+    /// has one.
+    pub(crate) fn claim(&self, key: &SessionKey) -> bool {
+        self.holders.claim(&key.session, &key.owner)
+    }
+
+    /// It has begun, or does not begin.
+    pub(crate) fn release_claim(&self, key: &SessionKey) {
+        self.holders.sub(&key.session, &key.owner, Kind::Transaction);
+    }
+
+    /// Another owner has a transaction in this session.
+    pub(crate) fn has_foreign_transaction(&self, key: &SessionKey) -> bool {
+        self.holders.has_foreign_transaction(&key.session, &key.owner)
+    }
+
+    /// Another owner has a cursor or a transaction in one of these sessions.
+    pub(crate) fn has_foreign(&self, owner: &Owner, sessions: &[[u8; 16]]) -> bool {
+        sessions.iter().any(|session| self.holders.has_foreign(session, owner))
     }
 
     /// A server has opened the cursor, or has kept it behind a batch. Another one of the same key makes both unusable: both are given
@@ -166,7 +231,12 @@ impl Pins {
         let key = |session: &[u8; 16]| SessionKey { owner: owner.clone(), session: *session };
         let mut cleanups: Vec<_> =
             sessions.iter().filter_map(|session| self.transactions.take(&key(session))).collect();
-        cleanups.extend(self.cursors.take_sessions(owner, &sessions.iter().copied().collect()));
+        // A look at each cursor is for sessions that have one.
+        let with_cursors = sessions.iter().filter(|session| self.holders.has_cursor(session, owner));
+        let with_cursors: HashSet<_> = with_cursors.copied().collect();
+        if !with_cursors.is_empty() {
+            cleanups.extend(self.cursors.take_sessions(owner, &with_cursors));
+        }
         cleanups
     }
 
@@ -176,40 +246,63 @@ impl Pins {
         self.transactions.lose(server);
     }
 
-    /// Gives back all whose time is over. Call it every few seconds: it looks at each pin.
+    /// Gives back all whose time is over, and that no request uses. Call it every few seconds: it looks at each pin.
     pub fn expire(&mut self, now: Time) -> Vec<Cleanup> {
-        let mut cleanups = self.cursors.expire(now);
-        cleanups.extend(self.transactions.expire(now));
+        let mut cleanups = self.cursors.take_if(|_, cursor| cursor.is_over(now));
+        cleanups.extend(self.transactions.take_if(|transaction| transaction.is_over(now)));
         cleanups
     }
 
     /// Gives back everything: the client of these pins is gone.
     pub fn drain(&mut self) -> Vec<Cleanup> {
-        self.expire(Time::NEVER)
+        let mut cleanups = self.cursors.take_if(|_, _| true);
+        cleanups.extend(self.transactions.take_if(|_| true));
+        cleanups
     }
 }
 
-/// Pins of each owner.
-#[derive(Debug, Default)]
-struct Counts(HashMap<Owner, usize, RandomState>);
+/// Pins of each owner, and its part of the index of sessions.
+#[derive(Debug)]
+struct Counts {
+    kind: Kind,
+    of: HashMap<Owner, usize, RandomState>,
+    holders: Arc<Holders>,
+}
 
 impl Counts {
+    fn new(kind: Kind, holders: Arc<Holders>) -> Counts {
+        Counts { kind, of: HashMap::default(), holders }
+    }
+
     fn of(&self, owner: &Owner) -> usize {
-        self.0.get(owner).copied().unwrap_or(0)
+        self.of.get(owner).copied().unwrap_or(0)
     }
 
-    fn add(&mut self, owner: &Owner) {
-        match self.0.get_mut(owner) {
+    fn add(&mut self, owner: &Owner, session: Option<&[u8; 16]>) {
+        match self.of.get_mut(owner) {
             Some(count) => *count += 1,
-            None => drop(self.0.insert(owner.clone(), 1)),
+            None => drop(self.of.insert(owner.clone(), 1)),
+        }
+        if let Some(session) = session {
+            self.holders.add(session, owner, self.kind);
         }
     }
 
-    fn sub(&mut self, owner: &Owner) {
-        match self.0.get_mut(owner) {
+    fn sub(&mut self, owner: &Owner, session: Option<&[u8; 16]>) {
+        match self.of.get_mut(owner) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(self.0.remove(owner)),
+            _ => drop(self.of.remove(owner)),
         }
+        if let Some(session) = session {
+            self.holders.sub(session, owner, self.kind);
+        }
+    }
+}
+
+/// Those of a connection that ends without a word.
+impl Drop for Pins {
+    fn drop(&mut self) {
+        self.drain();
     }
 }
 

@@ -131,6 +131,13 @@ impl Refusal {
         Refusal::new("mongodb_transaction_lost", (251, "NoSuchTransaction"), text, labels)
     }
 
+    /// A command that would end the transaction of another owner, or its session.
+    #[must_use]
+    pub(crate) fn foreign_session() -> Refusal {
+        let text = "the logical session is in use by another user";
+        Refusal::new("mongodb_session_foreign", (251, "NoSuchTransaction"), text, Labels::empty())
+    }
+
     /// The server's connection broke before its reply, or no server could be reached. `labels` say what a driver may do.
     #[must_use]
     pub fn host_unreachable(labels: Labels) -> Refusal {

@@ -1,6 +1,7 @@
 //! Which server a command may have.
 
 use weir_analysis::mongodb::{Class, classify};
+use weir_mongodb_codec::CommandError;
 use weir_mongodb_codec::bson::Value;
 use weir_mongodb_codec::command::Command;
 
@@ -73,6 +74,11 @@ pub(crate) fn concerns_pins(command: &Command<'_>) -> bool {
     command.is_in_transaction || matches!(command.name, b"getMore" | b"killCursors")
 }
 
+/// Whether a command may end a transaction of its session without being a part of it: a write with a number does so.
+pub(crate) fn concerns_transaction(command: &Command<'_>) -> bool {
+    command.txn_number.is_some() || classify(command).1 == Class::Transaction
+}
+
 /// The way of a command that pins decide about.
 pub(crate) enum Way {
     /// To a server.
@@ -81,50 +87,72 @@ pub(crate) enum Way {
     Kill { found: Vec<(CursorKey, ServerId)>, unknown: Vec<i64> },
 }
 
-/// Finds the way of a command, and notes in the exchange what its reply may change.
-pub(crate) fn way(command: &Command<'_>, owner: &Owner, pins: &Pins, exchange: &mut Exchange) -> Result<Way, Refusal> {
+/// Finds the way of a command, and notes in the exchange what its reply may change, and what it uses until then.
+pub(crate) fn way(
+    command: &Command<'_>,
+    owner: &Owner,
+    pins: &mut Pins,
+    exchange: &mut Exchange,
+) -> Result<Way, Refusal> {
     let cursor_key = |id: i64| CursorKey { owner: owner.clone(), session: command.session.copied(), id };
-    if let Some((session, number)) = transaction_of(command) {
-        let key = SessionKey { owner: owner.clone(), session: *session };
-        exchange.transaction = Some(Transaction { session: *session, number, part: Part::of(command) });
-        exchange.cursor = command.cursor();
-        let want = in_transaction(&key, number, exchange, pins)?;
-        // A cursor of another owner stays out of reach within a transaction as well.
-        return match exchange.cursor.filter(|id| pins.cursor(&cursor_key(*id)).is_none()) {
-            Some(id) => Err(Refusal::cursor_not_found(id)),
-            None => Ok(Way::Take(want)),
-        };
-    }
+    // A cursor of another owner stays out of reach within a transaction as well.
+    let mut server = None;
     match command.name {
         b"getMore" => {
             // Some servers take other types, and would take a cursor of another owner.
-            let Some(id) = command.cursor() else { return Err(weir_mongodb_codec::CommandError::Type.into()) };
+            let Some(id) = command.cursor() else { return Err(CommandError::Type.into()) };
             exchange.cursor = Some(id);
-            let server = pins.cursor(&cursor_key(id)).ok_or_else(|| Refusal::cursor_not_found(id))?;
-            Ok(Way::Take(Want::Server(server)))
+            server = Some(pins.cursor(&cursor_key(id)).ok_or_else(|| Refusal::cursor_not_found(id))?);
         }
         b"killCursors" => {
-            let ids = killed(command)?;
-            let (mut found, mut unknown, mut server, mut is_one) = (Vec::new(), Vec::new(), None, true);
-            for id in ids {
-                match pins.cursor(&cursor_key(id)) {
-                    Some(place) => {
-                        is_one &= *server.get_or_insert(place) == place;
-                        found.push((cursor_key(id), place));
-                    }
-                    None => unknown.push(id),
-                }
+            let (found, unknown) = find(killed(command)?.into_iter().map(cursor_key), pins);
+            server = found.first().map(|(_, server)| *server);
+            if !unknown.is_empty() || server.is_none() || found.iter().any(|(_, place)| Some(*place) != server) {
+                return Ok(Way::Kill { found, unknown });
             }
-            match server.filter(|_| is_one && unknown.is_empty()) {
-                Some(server) => {
-                    exchange.killed = found.into_iter().map(|(key, _)| key).collect();
-                    Ok(Way::Take(Want::Server(server)))
-                }
-                None => Ok(Way::Kill { found, unknown }),
-            }
+            exchange.killed = found.into_iter().map(|(key, _)| key).collect();
         }
-        _ => Ok(Way::Take(Want::Any(ReadMode::of(command)))),
+        _ => {}
     }
+    let mut want = server.map_or_else(|| Want::Any(ReadMode::of(command)), Want::Server);
+    if let Some((session, number)) = transaction_of(command) {
+        let key = SessionKey { owner: owner.clone(), session: *session };
+        exchange.transaction = Some(Transaction { session: *session, number, part: Part::of(command) });
+        match (in_transaction(&key, number, exchange, pins)?, server) {
+            (Want::Server(its), Some(server)) if its != server => return elsewhere(exchange, server),
+            (its, None) => want = its,
+            _ => {}
+        }
+        begin_use(&key, number, exchange, pins)?;
+    }
+    // A request without a reply has no end that could be seen.
+    if let Some(id) = exchange.cursor.filter(|_| !exchange.is_unacknowledged) {
+        exchange.uses_cursor = pins.use_cursor(&cursor_key(id));
+    }
+    Ok(Way::Take(want))
+}
+
+/// A cursor at another server than the transaction: that server may have one of this id that is another owner's.
+fn elsewhere(exchange: &mut Exchange, server: ServerId) -> Result<Way, Refusal> {
+    match exchange.cursor {
+        Some(id) => Err(Refusal::cursor_not_found(id)),
+        None => {
+            let found = exchange.killed.drain(..).map(|key| (key, server)).collect();
+            Ok(Way::Kill { found, unknown: Vec::new() })
+        }
+    }
+}
+
+/// Cursors with their servers, and ids of those that this owner does not have.
+fn find(keys: impl Iterator<Item = CursorKey>, pins: &Pins) -> (Vec<(CursorKey, ServerId)>, Vec<i64>) {
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for key in keys {
+        match pins.cursor(&key) {
+            Some(place) => found.push((key, place)),
+            None => unknown.push(key.id),
+        }
+    }
+    (found, unknown)
 }
 
 /// Session and number of a part of a transaction. A server refuses one that lacks either.
@@ -143,9 +171,23 @@ fn in_transaction(key: &SessionKey, number: i64, exchange: &Exchange, pins: &Pin
         (Some(Part::Start), TransactionRoute::Unknown) => Err(Refusal::overloaded("mongodb_transactions")),
         (_, TransactionRoute::Server(server)) => Ok(Want::Server(server)),
         // Whatever primary there is now knows whether it was committed.
-        (Some(Part::Commit | Part::Abort), _) | (_, TransactionRoute::Unknown) => Ok(Want::Any(ReadMode::Primary)),
-        (_, TransactionRoute::Lost) => Err(Refusal::no_such_transaction(number)),
+        (Some(Part::Commit | Part::Abort), _) => Ok(Want::Any(ReadMode::Primary)),
+        // One that is not known here is nobody's, and may be anybody's at the server.
+        (_, TransactionRoute::Lost | TransactionRoute::Unknown) => Err(Refusal::no_such_transaction(number)),
     }
+}
+
+/// The transaction is in use until the reply, or claimed until its first command has a server.
+fn begin_use(key: &SessionKey, number: i64, exchange: &mut Exchange, pins: &mut Pins) -> Result<(), Refusal> {
+    if exchange.transaction.is_some_and(|transaction| transaction.part == Part::Start) {
+        exchange.has_claim = pins.claim(key);
+        // Another owner was faster.
+        if !exchange.has_claim {
+            return Err(Refusal::no_such_transaction(number));
+        }
+    }
+    exchange.uses_transaction = !exchange.is_unacknowledged && pins.use_transaction(key, number);
+    Ok(())
 }
 
 /// The ids of a killCursors.
@@ -153,8 +195,8 @@ fn killed(command: &Command<'_>) -> Result<Vec<i64>, Refusal> {
     let too_many = || Refusal::too_many("mongodb_killed_cursors", "killCursors may name 1000 cursors");
     let mut ids = Vec::new();
     for element in command.cursors.map(|cursors| cursors.elements()).into_iter().flatten() {
-        let id = element.map_err(weir_mongodb_codec::CommandError::from)?.value.as_integer();
-        ids.push(id.ok_or(weir_mongodb_codec::CommandError::Type)?);
+        let id = element.map_err(CommandError::from)?.value.as_integer();
+        ids.push(id.ok_or(CommandError::Type)?);
         if ids.len() > KILLED_CURSORS_MAX {
             return Err(too_many());
         }
@@ -162,10 +204,29 @@ fn killed(command: &Command<'_>) -> Result<Vec<i64>, Refusal> {
     Ok(ids)
 }
 
-/// The sessions of an endSessions. Others are the server's to refuse.
-pub(crate) fn ended(command: &Command<'_>) -> Vec<[u8; 16]> {
-    let list = command.value.as_document().ok().flatten();
-    let sessions = list.map(|list| list.elements()).into_iter().flatten().take(ENDED_SESSIONS_MAX);
-    let id = |value: Value<'_>| value.as_document().ok()??.get(b"id").ok()??.as_binary()?.1.try_into().ok();
-    sessions.filter_map(|session| id(session.ok()?.value)).collect()
+/// The sessions of an endSessions or a killSessions: each is named once, in the one form that drivers use. A server may read another one from
+/// any other form.
+pub(crate) fn ended(command: &Command<'_>) -> Result<Vec<[u8; 16]>, Refusal> {
+    let list = command.value.as_document().map_err(CommandError::from)?.ok_or(CommandError::Type)?;
+    let mut sessions = Vec::new();
+    for element in list.elements() {
+        let value = element.map_err(CommandError::from)?.value;
+        let lsid = value.as_document().map_err(CommandError::from)?.ok_or(CommandError::Type)?;
+        let mut id = None;
+        for field in lsid.elements() {
+            let field = field.map_err(CommandError::from)?;
+            if field.name != b"id" {
+                continue;
+            }
+            let bytes = field.value.as_binary().and_then(|(_, bytes)| <[u8; 16]>::try_from(bytes).ok());
+            if id.replace(bytes.ok_or(CommandError::Type)?).is_some() {
+                return Err(CommandError::Duplicate.into());
+            }
+        }
+        sessions.push(id.ok_or(CommandError::Type)?);
+        if sessions.len() > ENDED_SESSIONS_MAX {
+            return Err(Refusal::too_many("mongodb_ended_sessions", "a command may end 10000 sessions"));
+        }
+    }
+    Ok(sessions)
 }

@@ -42,7 +42,7 @@ use crate::monitor::Awaited;
 use crate::pins::{Cleanup, CursorKey, CursorPlace, PinLimits, Pins, ServerId, SessionKey};
 use crate::refusal::Refusal;
 use crate::request::{Asker, Form, Request};
-use crate::route::{ReadMode, Want, Way, concerns_pins, ended, way};
+use crate::route::{ReadMode, Want, Way, concerns_pins, concerns_transaction, ended, way};
 use crate::users::Owner;
 
 /// Code of a server for a cursor that it does not have.
@@ -61,6 +61,8 @@ pub struct Session {
     has_metadata: bool,
     /// Pins of this connection, in load-balanced mode.
     own: Pins,
+    /// They are in the index of sessions that the listener's pins share.
+    is_linked: bool,
     state: State,
     /// The id of the last message of our own.
     last_id: i32,
@@ -126,6 +128,7 @@ impl Session {
             face: None,
             has_metadata: false,
             own: Pins::new(limits),
+            is_linked: false,
             state: State::Idle,
             last_id: 0,
             namespace: Vec::new(),
@@ -205,6 +208,10 @@ impl Session {
     }
 
     fn on_command<I: Io>(&mut self, request: &Request<'_>, command: &Command<'_>, io: &I, out: &mut Vec<u8>) -> Next {
+        self.link(io);
+        if let Some(next) = self.guard_sessions(request, command, io, out) {
+            return next;
+        }
         let class = classify(command).1;
         let may_repeat = match (class, command.txn_number) {
             (Class::Read, _) => Repeat::Read,
@@ -216,9 +223,6 @@ impl Session {
             return self.refuse(request, &Refusal::overloaded("mongodb_cursors"), out);
         }
         let mut exchange = Exchange::new(request, command, may_repeat);
-        if command.name == b"endSessions" {
-            self.end_sessions(command, io);
-        }
         let want = if concerns_pins(command) {
             let owner = self.owner();
             let way = self.with_pins(io, |pins| way(command, &owner, pins, &mut exchange));
@@ -237,13 +241,23 @@ impl Session {
 
     /// The connection that [`Next::Take`] wanted, to this server.
     pub fn on_server<I: Io>(&mut self, server: ServerId, io: &I) {
-        let State::Routed(exchange) = std::mem::replace(&mut self.state, State::End) else {
+        let State::Routed(mut exchange) = std::mem::replace(&mut self.state, State::End) else {
             debug_assert!(false, "no connection was wanted");
             return;
         };
         if let Some(transaction) = exchange.transaction.filter(|transaction| transaction.part == Part::Start) {
             let key = SessionKey { owner: self.owner(), session: transaction.session };
-            let before = self.with_pins(io, |pins| pins.begin_transaction(key, transaction.number, server, io.now()));
+            let number = transaction.number;
+            let before = self.with_pins(io, |pins| {
+                let before = pins.begin_transaction(key.clone(), number, server, io.now());
+                if std::mem::take(&mut exchange.has_claim) {
+                    pins.release_claim(&key);
+                }
+                if !exchange.uses_transaction && !exchange.is_unacknowledged {
+                    exchange.uses_transaction = pins.use_transaction(&key, number);
+                }
+                before
+            });
             self.cleanups.extend(before);
         }
         self.state = State::Open(exchange, server);
@@ -299,6 +313,9 @@ impl Session {
         };
         self.note_cursor(&exchange, server, reply, is_left, io);
         self.note_transaction(&exchange, reply, io);
+        if !follows {
+            self.release(&exchange, io);
+        }
         match (follows, is_left) {
             (true, true) => self.state = State::Left(exchange, server),
             (true, false) => self.state = State::Open(exchange, server),
@@ -353,6 +370,27 @@ impl Session {
         });
     }
 
+    /// The exchange is over: the pins that it has used are idle from now on.
+    fn release<I: Io>(&mut self, exchange: &Exchange, io: &I) {
+        if !(exchange.uses_cursor || exchange.uses_transaction || exchange.has_claim) {
+            return;
+        }
+        let (owner, now) = (self.owner(), io.now());
+        self.with_pins(io, |pins| {
+            if let Some(id) = exchange.cursor.filter(|_| exchange.uses_cursor) {
+                pins.release_cursor(&CursorKey { owner: owner.clone(), session: exchange.session, id }, now);
+            }
+            let Some(transaction) = exchange.transaction else { return };
+            let key = SessionKey { owner, session: transaction.session };
+            if exchange.uses_transaction {
+                pins.release_transaction(&key, transaction.number, now);
+            }
+            if exchange.has_claim {
+                pins.release_claim(&key);
+            }
+        });
+    }
+
     /// Works on the pins of this client: its own, or those that it shares.
     fn with_pins<I: Io, R>(&mut self, io: &I, act: impl FnOnce(&mut Pins) -> R) -> R {
         match self.face {
@@ -383,11 +421,47 @@ impl Session {
         CursorPlace { server, db: db.into(), collection: collection.into() }
     }
 
-    fn end_sessions<I: Io>(&mut self, command: &Command<'_>, io: &I) {
+    /// The pins of this connection are known to those of the others before there is one.
+    fn link<I: Io>(&mut self, io: &I) {
+        if !std::mem::replace(&mut self.is_linked, true) {
+            let limits = self.own.limits();
+            self.own = io.with_pins(|shared| shared.beside(limits));
+        }
+    }
+
+    /// The reply to a command that would reach into a session in which another owner has something (M20); `None`: it would not. What the
+    /// client itself has in sessions that it ends is given back.
+    fn guard_sessions<I: Io>(
+        &mut self,
+        request: &Request<'_>,
+        command: &Command<'_>,
+        io: &I,
+        out: &mut Vec<u8>,
+    ) -> Option<Next> {
         let owner = self.owner();
-        let sessions = ended(command);
-        let cleanups = self.with_pins(io, |pins| pins.end_sessions(&owner, &sessions));
-        self.cleanups.extend(cleanups);
+        let is_end = command.name == b"endSessions";
+        if is_end || command.name == b"killSessions" {
+            let sessions = match ended(command) {
+                Ok(sessions) => sessions,
+                Err(refusal) => return Some(self.refuse(request, &refusal, out)),
+            };
+            let is_foreign = self.own.has_foreign(&owner, &sessions);
+            if !is_end {
+                return is_foreign.then(|| self.refuse(request, &Refusal::foreign_session(), out));
+            }
+            let cleanups = self.with_pins(io, |pins| pins.end_sessions(&owner, &sessions));
+            self.cleanups.extend(cleanups);
+            // A server forgets the client's own sessions in its time.
+            return is_foreign.then(|| {
+                self.reply(request, out, |_| {});
+                Next::Replied
+            });
+        }
+        // Parts of transactions have their own look.
+        let is_part = command.is_in_transaction && command.txn_number.is_some();
+        let session = *command.session.filter(|_| !is_part && concerns_transaction(command))?;
+        let is_foreign = self.own.has_foreign_transaction(&SessionKey { owner, session });
+        is_foreign.then(|| self.refuse(request, &Refusal::foreign_session(), out))
     }
 
     fn next_id(&mut self) -> i32 {

@@ -1,6 +1,6 @@
 //! A login that a server checks: messages of SASL pass through, on a connection that belongs to this client until the login is over.
 //!
-//! Behind it the connection is logged in as the client's user and may serve every client of this user, and no other.
+//! Behind it the connection is logged in as the client's user, and serves this client alone.
 
 use std::sync::Arc;
 

@@ -40,19 +40,31 @@ impl CursorPlace {
 }
 
 #[derive(Debug)]
-struct Cursor {
+pub(super) struct Cursor {
     /// `None`: several servers have, or did have, one of this key, and none of them can be meant.
     place: Option<CursorPlace>,
     expires: Time,
+    /// Requests that use it now.
+    uses: u32,
 }
 
-#[derive(Debug, Default)]
+impl Cursor {
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        self.uses == 0 && self.expires <= now
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Cursors {
     all: HashMap<CursorKey, Cursor, RandomState>,
     counts: Counts,
 }
 
 impl Cursors {
+    pub(super) fn new(counts: Counts) -> Cursors {
+        Cursors { all: HashMap::default(), counts }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -69,10 +81,22 @@ impl Cursors {
         self.all.get(key)?.place.as_ref().map(|place| place.server)
     }
 
+    pub(super) fn use_one(&mut self, key: &CursorKey) -> bool {
+        let known = self.all.get_mut(key);
+        known.map(|known| known.uses += 1).is_some()
+    }
+
+    pub(super) fn release(&mut self, key: &CursorKey, expires: Time) {
+        if let Some(known) = self.all.get_mut(key) {
+            known.uses = known.uses.saturating_sub(1);
+            known.expires = expires;
+        }
+    }
+
     pub(super) fn note(&mut self, key: CursorKey, place: CursorPlace, expires: Time) -> Vec<Cleanup> {
         let Some(known) = self.all.get_mut(&key) else {
-            self.counts.add(&key.owner);
-            self.all.insert(key, Cursor { place: Some(place), expires });
+            self.counts.add(&key.owner, key.session.as_ref());
+            self.all.insert(key, Cursor { place: Some(place), expires, uses: 0 });
             return Vec::new();
         };
         known.expires = expires;
@@ -90,17 +114,17 @@ impl Cursors {
         if self.get(key) != Some(server) {
             return None;
         }
-        self.counts.sub(&key.owner);
+        self.counts.sub(&key.owner, key.session.as_ref());
         self.all.remove(key)?.place.map(|place| place.kill(key.id))
     }
 
     /// Those that a test takes for over. Each is taken out.
-    fn take_if(&mut self, is_over: impl Fn(&CursorKey, &Cursor) -> bool) -> Vec<Cleanup> {
+    pub(super) fn take_if(&mut self, is_over: impl Fn(&CursorKey, &Cursor) -> bool) -> Vec<Cleanup> {
         let (counts, mut cleanups) = (&mut self.counts, Vec::new());
         self.all.retain(|key, cursor| {
             let over = is_over(key, cursor);
             if over {
-                counts.sub(&key.owner);
+                counts.sub(&key.owner, key.session.as_ref());
                 cleanups.extend(cursor.place.take().map(|place| place.kill(key.id)));
             }
             !over
@@ -110,9 +134,6 @@ impl Cursors {
 
     /// Those of these sessions of one owner. It looks at each cursor once, however many sessions there are.
     pub(super) fn take_sessions(&mut self, owner: &Owner, sessions: &HashSet<[u8; 16]>) -> Vec<Cleanup> {
-        if self.counts.of(owner) == 0 {
-            return Vec::new();
-        }
         let is_named = |key: &CursorKey| key.session.is_some_and(|session| sessions.contains(&session));
         self.take_if(|key, _| is_named(key) && key.owner == *owner)
     }
@@ -123,9 +144,5 @@ impl Cursors {
         let is_at = |cursor: &Cursor| cursor.place.as_ref().is_some_and(|place| place.server == server);
         self.take_if(|key, cursor| key.session.is_some() && is_at(cursor));
         self.all.values_mut().filter(|cursor| is_at(cursor)).for_each(|cursor| cursor.place = None);
-    }
-
-    pub(super) fn expire(&mut self, now: Time) -> Vec<Cleanup> {
-        self.take_if(|_, cursor| cursor.expires <= now)
     }
 }

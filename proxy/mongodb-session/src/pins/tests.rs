@@ -137,6 +137,32 @@ fn the_pins_of_an_owner_are_bounded_and_counted() {
 }
 
 #[test]
+fn nothing_is_left_in_the_index_of_sessions() {
+    let shared = Pins::new(PinLimits::SHARED);
+    let mut pins = shared.beside(PinLimits::CONNECTION);
+    let key = session("ann", 1);
+    for id in 1..=3 {
+        pins.note_cursor(cursor("ann", 1, id), place(id as u32), at(0));
+    }
+    pins.begin_transaction(key.clone(), 5, ServerId(3), at(0));
+    pins.begin_transaction(key.clone(), 6, ServerId(3), at(0));
+    let mut others = shared.beside(PinLimits::CONNECTION);
+    others.begin_transaction(key.clone(), 6, ServerId(3), at(0));
+    assert!(shared.has_foreign_transaction(&session("bob", 1)) && !shared.has_foreign_transaction(&key));
+    assert!(!shared.claim(&session("bob", 1)) && shared.claim(&key));
+    shared.release_claim(&key);
+    pins.end_cursor(&cursor("ann", 1, 1), ServerId(1));
+    pins.on_server_lost(ServerId(2));
+    pins.end_transaction(&key, 6);
+    assert!(shared.has_foreign_transaction(&session("bob", 1)), "another connection has one");
+    drop(others);
+    assert!(!shared.has_foreign_transaction(&session("bob", 1)));
+    assert!(shared.has_foreign(&owner("bob"), &[[1; 16]]), "a cursor");
+    assert_eq!(pins.end_sessions(&owner("ann"), &[[1; 16]]).len(), 1);
+    assert!(pins.is_empty() && shared.holders.is_empty());
+}
+
+#[test]
 fn cleanups_are_commands_of_the_server() {
     let read = |cleanup: &Cleanup, check: &dyn Fn(Command<'_>)| {
         let mut out = Vec::new();

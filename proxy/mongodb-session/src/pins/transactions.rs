@@ -39,20 +39,32 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Transaction {
+pub(super) struct Transaction {
     number: i64,
     server: ServerId,
     state: State,
     expires: Time,
+    /// Requests that use it now.
+    uses: u32,
 }
 
-#[derive(Debug, Default)]
+impl Transaction {
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        self.uses == 0 && self.expires <= now
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Transactions {
     all: HashMap<SessionKey, Transaction, RandomState>,
     counts: Counts,
 }
 
 impl Transactions {
+    pub(super) fn new(counts: Counts) -> Transactions {
+        Transactions { all: HashMap::default(), counts }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -69,26 +81,24 @@ impl Transactions {
         match self.all.get(key).filter(|known| known.number == number) {
             Some(Transaction { state: State::Lost, .. }) => TransactionRoute::Lost,
             Some(known) => TransactionRoute::Server(known.server),
-            None if self.is_foreign(key) => TransactionRoute::Foreign,
+            None if self.counts.holders.has_foreign_transaction(&key.session, &key.owner) => TransactionRoute::Foreign,
             None => TransactionRoute::Unknown,
         }
     }
 
-    fn is_foreign(&self, key: &SessionKey) -> bool {
-        self.all.keys().any(|other| other.session == key.session && other.owner != key.owner)
-    }
-
     pub(super) fn begin(&mut self, key: SessionKey, number: i64, server: ServerId, expires: Time) -> Option<Cleanup> {
         let session = key.session;
-        let transaction = Transaction { number, server, state: State::UnderWay, expires };
+        let transaction = Transaction { number, server, state: State::UnderWay, expires, uses: 0 };
         match self.all.get_mut(&key) {
             Some(known) => {
-                let before = std::mem::replace(known, transaction);
+                // One that is repeated is in use already.
+                let uses = if known.number == number { known.uses } else { 0 };
+                let before = std::mem::replace(known, Transaction { uses, ..transaction });
                 // The same server aborts it by itself when it sees the new number.
                 cleanup(&before, session).filter(|_| before.number != number && before.server != server)
             }
             None => {
-                self.counts.add(&key.owner);
+                self.counts.add(&key.owner, Some(&key.session));
                 self.all.insert(key, transaction);
                 None
             }
@@ -97,6 +107,17 @@ impl Transactions {
 
     fn known(&mut self, key: &SessionKey, number: i64) -> Option<&mut Transaction> {
         self.all.get_mut(key).filter(|known| known.number == number)
+    }
+
+    pub(super) fn use_one(&mut self, key: &SessionKey, number: i64) -> bool {
+        self.known(key, number).map(|known| known.uses += 1).is_some()
+    }
+
+    pub(super) fn release(&mut self, key: &SessionKey, number: i64, expires: Time) {
+        if let Some(known) = self.known(key, number) {
+            known.uses = known.uses.saturating_sub(1);
+            known.expires = expires;
+        }
     }
 
     pub(super) fn touch(&mut self, key: &SessionKey, number: i64, expires: Time) {
@@ -122,7 +143,7 @@ impl Transactions {
 
     pub(super) fn take(&mut self, key: &SessionKey) -> Option<Cleanup> {
         let transaction = self.all.remove(key)?;
-        self.counts.sub(&key.owner);
+        self.counts.sub(&key.owner, Some(&key.session));
         cleanup(&transaction, key.session)
     }
 
@@ -131,12 +152,13 @@ impl Transactions {
         at_server.for_each(|known| known.state = State::Lost);
     }
 
-    pub(super) fn expire(&mut self, now: Time) -> Vec<Cleanup> {
+    /// Those that a test takes for over. Each is taken out.
+    pub(super) fn take_if(&mut self, is_over: impl Fn(&Transaction) -> bool) -> Vec<Cleanup> {
         let (counts, mut cleanups) = (&mut self.counts, Vec::new());
         self.all.retain(|key, transaction| {
-            let over = transaction.expires <= now;
+            let over = is_over(transaction);
             if over {
-                counts.sub(&key.owner);
+                counts.sub(&key.owner, Some(&key.session));
                 cleanups.extend(cleanup(transaction, key.session));
             }
             !over

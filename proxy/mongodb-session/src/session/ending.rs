@@ -38,6 +38,7 @@ impl Session {
             debug_assert!(false, "no connection was wanted");
             return;
         };
+        self.release(&exchange, io);
         // An overload says nothing of a server: what lives there stays.
         let forgotten = if refusal.is_overload() { None } else { self.forget(&exchange, io) };
         let refusal = forgotten.unwrap_or_else(|| refusal.clone()).unsent();
@@ -93,6 +94,7 @@ impl Session {
 
     /// The refusal of a command whose reply is lost. It may have happened.
     fn lost<I: Io>(&mut self, exchange: &Exchange, server: ServerId, io: &I) -> Refusal {
+        self.release(exchange, io);
         match exchange.transaction.map(|transaction| transaction.part) {
             Some(Part::Start | Part::Inside) => return Refusal::host_unreachable(Labels::TRANSIENT_TRANSACTION),
             Some(Part::Commit | Part::Abort) => return Refusal::host_unreachable(Labels::RETRYABLE_WRITE),
@@ -129,12 +131,12 @@ impl Session {
                 self.finish();
                 Leave::Close
             }
-            State::Idle
-            | State::Awaiting(_)
-            | State::Deriving(_)
-            | State::Relaying(_)
-            | State::Routed(_)
-            | State::End => {
+            State::Routed(exchange) => {
+                self.release(&exchange, io);
+                self.finish();
+                Leave::Nothing
+            }
+            State::Idle | State::Awaiting(_) | State::Deriving(_) | State::Relaying(_) | State::End => {
                 self.finish();
                 Leave::Nothing
             }

@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Replies with success, unless the request wants no reply (L2).
-    fn reply(&mut self, request: &Request<'_>, out: &mut Vec<u8>, fields: impl FnOnce(&mut Writer<'_>)) {
+    pub(super) fn reply(&mut self, request: &Request<'_>, out: &mut Vec<u8>, fields: impl FnOnce(&mut Writer<'_>)) {
         let id = self.next_id();
         request.asker().reply(out, id, |body| {
             fields(body);

@@ -2,5 +2,6 @@
 mod exchanges;
 mod handshake;
 mod hostile;
+mod owners;
 mod support;
 mod together;
