@@ -130,6 +130,14 @@ impl Link {
         }
     }
 
+    /// The server may be no primary any more: a look is due.
+    #[cold]
+    pub(super) fn suspect(&self) {
+        if let Self::Pooled(server) = self {
+            server.pool().watch(server.number()).suspect();
+        }
+    }
+
     pub(super) fn close(self, cause: LossCause) {
         match self {
             Self::Pooled(server) => server.close(cause),

@@ -23,6 +23,8 @@ struct ToClient<'a> {
     handle: &'a ConnectionHandle,
     /// The last reply that was an error.
     error: Option<Reply>,
+    /// A write has happened, and its server may be no primary any more.
+    is_unsure: bool,
 }
 
 impl Sink for ToClient<'_> {
@@ -36,6 +38,7 @@ impl Sink for ToClient<'_> {
         if !reply.is_ok {
             self.error = Some(*reply);
         }
+        self.is_unsure |= reply.has_write_concern_error;
     }
 
     fn has_room_for(&mut self, bytes: usize) -> bool {
@@ -55,10 +58,16 @@ impl Life<'_> {
                 return self.server_broke(&Violation::rule("mongodb_reply_unexpected", Culprit::Upstream, text));
             }
         }
-        let mut sink = ToClient { output: &self.output, handle: &self.connection.handle, error: None };
+        let mut sink =
+            ToClient { output: &self.output, handle: &self.connection.handle, error: None, is_unsure: false };
         let taken = self.lease.replies.take(chunk, &mut self.session, &self.scene, &mut sink);
-        if let Some(error) = sink.error {
+        let ToClient { error, is_unsure, .. } = sink;
+        if let Some(error) = error {
             self.note_error(&error);
+        }
+        if is_unsure && let Some(server) = &self.lease.server {
+            // A step-down is one of its reasons. The next look shows it.
+            server.suspect();
         }
         match taken {
             Ok(Taken::More) if self.charge() => Ok(()),

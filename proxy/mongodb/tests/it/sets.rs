@@ -1,8 +1,11 @@
 //! Replica sets: roles, read preferences, members, and what follows when a primary is gone.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use weir_mongodb_codec::message::Flags;
@@ -209,4 +212,21 @@ fn a_monitor_hears_at_once_of_an_error_that_makes_its_driver_doubt() {
     let news = monitor.message().expect("a reply long before its time");
     let now = inner(&news, "topologyVersion", "counter").and_then(|value| value.as_integer());
     assert!(now > Some(counter));
+}
+
+#[test]
+fn an_error_of_the_write_concern_makes_a_look_come_at_once() {
+    let server = Server::member(true, |_| {
+        Act::reply(|body| {
+            body.document("writeConcernError", |error| error.int32("code", 189));
+            body.double("ok", 1.0);
+        })
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.heartbeat_interval = Duration::from_secs(60);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let before = server.looks();
+    assert!(is_ok(&insert(&mut client)), "the error is the client's to judge");
+    until("a look has come", || server.looks() > before + 1);
 }

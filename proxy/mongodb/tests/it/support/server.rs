@@ -93,6 +93,7 @@ struct Inner {
     packed: AtomicUsize,
     broken: AtomicUsize,
     is_deaf: AtomicBool,
+    looks: AtomicUsize,
     act: Box<dyn Fn(&Seen) -> Act + Send + Sync>,
 }
 
@@ -114,6 +115,7 @@ impl Server {
             packed: AtomicUsize::new(0),
             broken: AtomicUsize::new(0),
             is_deaf: AtomicBool::new(false),
+            looks: AtomicUsize::new(0),
             act: Box::new(act),
         });
         let server = Self { inner, address };
@@ -164,6 +166,11 @@ impl Server {
     /// Replies whose end the gateway did not take.
     pub fn broken(&self) -> usize {
         self.inner.broken.load(Ordering::SeqCst)
+    }
+
+    /// Hellos so far: those of looks, and of logins.
+    pub fn looks(&self) -> usize {
+        self.inner.looks.load(Ordering::SeqCst)
     }
 
     /// Reads nothing any more, or reads again.
@@ -220,6 +227,7 @@ impl Server {
         let mut out = Vec::new();
         let ids = Ids { request: id, response_to: message.header.request };
         if matches!(&*name, "hello" | "isMaster") {
+            self.inner.looks.fetch_add(1, Ordering::SeqCst);
             let says = self.inner.says.lock().unwrap().clone();
             message::write(&mut out, ids, Flags::empty(), |body| write_hello(&says, body));
             return Some(out);
