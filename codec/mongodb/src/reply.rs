@@ -27,6 +27,9 @@ pub struct Reply {
     pub cursor: Option<i64>,
     /// `writeConcernError` is there: the write may be lost although `ok` is 1.
     pub has_write_concern_error: bool,
+    /// `writeConcernError.code`: it may say that the server is no primary any more. `None` also if the error has more than
+    /// [`REPLY_ELEMENT_BYTES_MAX`](crate::limits::REPLY_ELEMENT_BYTES_MAX) bytes in a reply in pieces.
+    pub write_concern_code: Option<i32>,
     /// `writeErrors` is there.
     pub has_write_errors: bool,
 }
@@ -57,13 +60,17 @@ impl Reply {
     fn note(&mut self, Element { name, value }: Element<'_>) -> Result<(), BsonError> {
         match name {
             b"ok" => self.is_ok = value.is_true(),
-            b"code" => self.code = value.as_integer().and_then(|code| i32::try_from(code).ok()),
+            b"code" => self.code = int32(value),
             b"errorLabels" => {
                 if let Some(labels) = value.as_document()? {
                     self.labels = Labels::read(labels)?;
                 }
             }
-            b"writeConcernError" => self.has_write_concern_error = true,
+            b"writeConcernError" => {
+                self.has_write_concern_error = true;
+                let code = value.as_document().ok().flatten().and_then(|error| error.get(b"code").ok().flatten());
+                self.write_concern_code = code.and_then(int32);
+            }
             b"writeErrors" => self.has_write_errors = true,
             _ => {}
         }
@@ -77,6 +84,10 @@ impl Reply {
             self.cursor = value.as_integer();
         }
     }
+}
+
+fn int32(value: Value<'_>) -> Option<i32> {
+    value.as_integer().and_then(|code| i32::try_from(code).ok())
 }
 
 /// Whether this is the document with the cursor.

@@ -195,8 +195,7 @@ impl ReplyFollower {
             Some(_) => name == b"id",
             None => matches!(name, b"ok" | b"code" | b"errorLabels" | b"writeErrors" | b"writeConcernError"),
         };
-        // The name of these two suffices.
-        let is_name_enough = matches!(name, b"writeErrors" | b"writeConcernError");
+        let is_name_enough = name == b"writeErrors";
         if !is_wanted || is_name_enough || head + length > REPLY_ELEMENT_BYTES_MAX {
             self.reply.has_write_errors |= self.cursor.is_none() && name == b"writeErrors";
             self.reply.has_write_concern_error |= self.cursor.is_none() && name == b"writeConcernError";

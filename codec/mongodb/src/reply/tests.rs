@@ -79,6 +79,7 @@ fn errors_inside_of_a_success_are_seen() {
         body.double("ok", 1.0);
     }));
     assert!(reply.is_ok && reply.has_write_errors && reply.has_write_concern_error && reply.code.is_none());
+    assert_eq!(reply.write_concern_code, Some(91), "the server steps down");
 }
 
 #[test]
