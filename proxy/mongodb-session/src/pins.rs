@@ -226,6 +226,11 @@ impl Pins {
         self.transactions.end(key, number);
     }
 
+    /// The transaction is over here. One that was under way must be aborted at its server.
+    pub fn take_transaction(&mut self, key: &SessionKey, number: i64) -> Option<Cleanup> {
+        self.transactions.take_number(key, number)
+    }
+
     /// endSessions: cursors and transactions of these sessions are given back.
     pub fn end_sessions(&mut self, owner: &Owner, sessions: &[[u8; 16]]) -> Vec<Cleanup> {
         let key = |session: &[u8; 16]| SessionKey { owner: owner.clone(), session: *session };

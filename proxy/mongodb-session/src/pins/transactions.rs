@@ -136,9 +136,12 @@ impl Transactions {
     }
 
     pub(super) fn end(&mut self, key: &SessionKey, number: i64) {
-        if self.known(key, number).is_some() {
-            self.take(key);
-        }
+        self.take_number(key, number);
+    }
+
+    pub(super) fn take_number(&mut self, key: &SessionKey, number: i64) -> Option<Cleanup> {
+        self.known(key, number)?;
+        self.take(key)
     }
 
     pub(super) fn take(&mut self, key: &SessionKey) -> Option<Cleanup> {

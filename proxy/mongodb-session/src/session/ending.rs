@@ -54,15 +54,18 @@ impl Session {
                 Part::Inside => Some(Refusal::no_such_transaction(transaction.number)),
                 Part::Commit | Part::Abort => {
                     let key = SessionKey { owner: self.owner(), session: transaction.session };
-                    // The next attempt may go to any primary.
-                    self.with_pins(io, |pins| pins.end_transaction(&key, transaction.number));
+                    // The next attempt may go to any primary. A server that was out of reach for a moment must not keep its locks.
+                    let is_abort = transaction.part == Part::Abort;
+                    let cleanup = self.with_pins(io, |pins| pins.take_transaction(&key, transaction.number));
+                    self.cleanups.extend(cleanup.filter(|_| is_abort));
                     Some(Refusal::host_unreachable(Labels::RETRYABLE_WRITE))
                 }
             };
         }
         let id = exchange.cursor?;
         let key = CursorKey { owner: self.owner(), session: exchange.session, id };
-        self.with_pins(io, |pins| pins.cursor(&key).map(|server| pins.end_cursor(&key, server)));
+        let cleanup = self.with_pins(io, |pins| pins.cursor(&key).and_then(|server| pins.take_cursor(&key, server)));
+        self.cleanups.extend(cleanup);
         Some(Refusal::cursor_not_found(id))
     }
 

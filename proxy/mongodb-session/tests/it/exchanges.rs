@@ -297,6 +297,29 @@ fn an_exhaust_stream_is_a_chain_that_holds_its_connection() {
     assert_eq!(one.session.cleanups().len(), 1, "the cursor");
 }
 
+#[test]
+fn m10_a_server_that_is_out_of_reach_keeps_nothing_when_it_is_back() {
+    let mut one = Client::mongos();
+    one.exchange(command("find", "orders"), 3, ok(Some(77)));
+    one.exchange(in_transaction(4, "insert", true), 3, ok(None));
+    let mut unreachable = |body: &dyn Fn(&mut Writer<'_>)| {
+        one.start(5, Flags::empty(), body);
+        let refusal = Refusal::host_unreachable(Labels::RETRYABLE_WRITE);
+        one.session.on_no_server(&refusal, &one.shell, &mut Vec::new());
+        one.session.cleanups()
+    };
+    assert!(matches!(unreachable(&get_more(77))[..], [Cleanup::KillCursor { id: 77, .. }]));
+    let aborted = unreachable(&in_transaction(4, "abortTransaction", false));
+    assert!(matches!(aborted[..], [Cleanup::AbortTransaction { number: 4, .. }]));
+    assert!(one.shell.pins.borrow().is_empty());
+    // A commit may be repeated, at any primary.
+    one.exchange(in_transaction(5, "insert", true), 3, ok(None));
+    one.start(5, Flags::empty(), in_transaction(5, "commitTransaction", false));
+    let refusal = Refusal::host_unreachable(Labels::RETRYABLE_WRITE);
+    one.session.on_no_server(&refusal, &one.shell, &mut Vec::new());
+    assert_eq!(one.session.cleanups(), []);
+}
+
 /// Servers stream the batches of a cursor alone: another command with the flag costs no server connection when its client leaves.
 #[test]
 fn m15_nothing_but_a_cursor_is_streamed() {
