@@ -25,7 +25,7 @@ use weir_base::time::Time;
 use weir_base::violation::Violation;
 use weir_mongodb_codec::command::Command;
 use weir_mongodb_codec::header::{HEADER_BYTES, Header};
-use weir_mongodb_codec::limits::{MESSAGE_BYTES_MAX, PREAUTH_MESSAGE_BYTES_MAX};
+use weir_mongodb_codec::limits::{COLLECTION_BYTES_MAX, MESSAGE_BYTES_MAX, PREAUTH_MESSAGE_BYTES_MAX};
 use weir_mongodb_codec::message::Flags;
 use weir_mongodb_codec::reply::Reply;
 use weir_sasl::Derivation;
@@ -407,12 +407,14 @@ impl Session {
         self.namespace.clear();
         self.namespace.extend_from_slice(command.db);
         self.database_bytes = command.db.len();
-        match command.collection() {
-            Some(collection) => self.namespace.extend_from_slice(collection),
-            None => {
-                self.namespace.extend_from_slice(b"$cmd.");
-                self.namespace.extend_from_slice(command.name);
-            }
+        let (prefix, name) = match command.collection() {
+            Some(collection) => (&b""[..], collection),
+            None => (&b"$cmd."[..], command.name),
+        };
+        // A longer text is no collection, has no cursor, and would stay here as long as the client does.
+        if name.len() <= COLLECTION_BYTES_MAX {
+            self.namespace.extend_from_slice(prefix);
+            self.namespace.extend_from_slice(name);
         }
     }
 

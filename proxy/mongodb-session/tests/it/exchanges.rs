@@ -320,6 +320,25 @@ fn m10_a_server_that_is_out_of_reach_keeps_nothing_when_it_is_back() {
     assert_eq!(one.session.cleanups(), []);
 }
 
+/// The text behind a command that names no collection may have megabytes.
+#[test]
+fn m18_a_long_text_is_not_kept_as_a_namespace() {
+    let mut one = Client::mongos();
+    let text = "x".repeat(1 << 20);
+    one.exchange(
+        |body| {
+            body.string("newCommand", &text);
+            body.string("$db", "shop");
+        },
+        3,
+        ok(Some(77)),
+    );
+    one.start(5, Flags::empty(), command("find", "orders"));
+    assert!(format!("{:?}", one.session).len() < 4_096);
+    let cleanups = one.shell.pins.borrow_mut().drain();
+    assert!(matches!(&cleanups[..], [Cleanup::KillCursor { collection, .. }] if collection.is_empty()));
+}
+
 /// Servers stream the batches of a cursor alone: another command with the flag costs no server connection when its client leaves.
 #[test]
 fn m15_nothing_but_a_cursor_is_streamed() {
