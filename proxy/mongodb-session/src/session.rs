@@ -228,6 +228,11 @@ impl Session {
             let way = self.with_pins(io, |pins| way(command, &owner, pins, &mut exchange));
             match way {
                 Ok(Way::Take(want)) => want,
+                // The client has its own login there: the server knows which cursors are its user's, and the gateway could kill none.
+                Ok(Way::Kill { found, .. }) if self.login.is_relayed() => {
+                    exchange.killed = found.into_iter().map(|(key, _)| key).collect();
+                    Want::Any(ReadMode::Primary)
+                }
                 Ok(Way::Kill { found, unknown }) => return self.kill(request, found, &unknown, io, out),
                 Err(refusal) => return self.refuse(request, &refusal, out),
             }

@@ -1,7 +1,7 @@
 //! The gateway's login at a server and the login of its clients, one against the other.
 
 use weir_base::secret::Secret;
-use weir_mongodb_codec::message::Message;
+use weir_mongodb_codec::message::{Flags, Message};
 use weir_mongodb_session::login::{Methods, TlsFacts};
 use weir_mongodb_session::server_hello::ServerHello;
 use weir_mongodb_session::server_login::{Credential, Failure, ServerIdentity, ServerLogin, Step};
@@ -9,7 +9,7 @@ use weir_mongodb_session::users::EXTERNAL;
 use weir_mongodb_session::{AfterRelay, Next, Request, Session};
 use weir_sasl::Nonce;
 
-use crate::support::{PASSWORD, Shell, all_methods, session};
+use crate::support::{PASSWORD, Shell, all_methods, send, session, written};
 
 fn identity(user: &str, credential: Credential) -> ServerIdentity {
     let (source, application) = ("admin".into(), "tests".into());
@@ -182,6 +182,17 @@ fn a_login_that_the_server_checks_ends_with_the_servers_user() {
             assert_eq!(&*side.login().user().expect("a user").name, user.as_bytes());
         }
     }
+    // Such a client kills its cursors at the server itself: the gateway has no login to do it with.
+    let mut client = ServerLogin::new(identity("both", password(PASSWORD)), Nonce::from_random(&[9; 18]));
+    let (mut gateway, mut server) = (session(Methods::RELAYED, None), session(all_methods(), None));
+    log_in_through(&mut client, &mut gateway, &mut server).expect("a login");
+    let kill = written(40, Flags::empty(), |body| {
+        body.string("killCursors", "orders");
+        body.array("cursors", [77], |writer, name, id| writer.int64(name, id));
+        body.string("$db", "shop");
+    });
+    let (next, out) = send(&mut gateway, &Shell::with_users(), &kill);
+    assert!(matches!(next, Next::Take(_)) && out.is_empty(), "{next:?}");
     let mut client = ServerLogin::new(identity("both", password("pen")), Nonce::from_random(&[9; 18]));
     let (mut gateway, mut server) = (session(Methods::RELAYED, None), session(all_methods(), None));
     let failed = log_in_through(&mut client, &mut gateway, &mut server);
