@@ -76,7 +76,7 @@ pub(crate) fn concerns_pins(command: &Command<'_>) -> bool {
 
 /// Whether a command may end a transaction of its session without being a part of it: a write with a number does so.
 pub(crate) fn concerns_transaction(command: &Command<'_>) -> bool {
-    command.txn_number.is_some() || classify(command).1 == Class::Transaction
+    command.txn_number.is_some() || matches!(command.name, b"commitTransaction" | b"abortTransaction")
 }
 
 /// The way of a command that pins decide about.

@@ -445,9 +445,9 @@ impl Session {
         io: &I,
         out: &mut Vec<u8>,
     ) -> Option<Next> {
-        let owner = self.owner();
         let is_end = command.name == b"endSessions";
         if is_end || command.name == b"killSessions" {
+            let owner = self.owner();
             let sessions = match ended(command) {
                 Ok(sessions) => sessions,
                 Err(refusal) => return Some(self.refuse(request, &refusal, out)),
@@ -467,7 +467,7 @@ impl Session {
         // Parts of transactions have their own look.
         let is_part = command.is_in_transaction && command.txn_number.is_some();
         let session = *command.session.filter(|_| !is_part && concerns_transaction(command))?;
-        let is_foreign = self.own.has_foreign_transaction(&SessionKey { owner, session });
+        let is_foreign = self.own.has_foreign_transaction(&SessionKey { owner: self.owner(), session });
         is_foreign.then(|| self.refuse(request, &Refusal::foreign_session(), out))
     }
 
