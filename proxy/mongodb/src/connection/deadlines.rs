@@ -18,13 +18,35 @@ use super::{
     life::{Life, Stage},
 };
 
+/// Bytes that a client must take within [`limits::WRITE_IDLE_TIMEOUT`] while it holds a server and more wait for it. Default 64 KiB, about
+/// 1 KiB a second: a client that takes single bytes would keep a server from all others, and without a server any progress counts.
+const TAKEN_BYTES_MIN: u64 = 64 * 1024;
+
+/// A client takes too little of its replies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stall {
+    since: Time,
+    /// Bytes that it had taken then.
+    taken: u64,
+}
+
+impl Stall {
+    /// The stall behind that of `before`. `backlog`: bytes that the client has taken so far, while more wait for it.
+    fn of(before: Option<Self>, backlog: Option<u64>, least: u64, now: Time) -> Option<Self> {
+        let taken = backlog?;
+        before.filter(|stall| taken.saturating_sub(stall.taken) < least).or(Some(Self { since: now, taken }))
+    }
+
+    fn due(self) -> Time {
+        self.since.saturating_add(limits::WRITE_IDLE_TIMEOUT)
+    }
+}
+
 impl Life<'_> {
     pub(super) fn arm(&mut self, deadline: &Deadline) {
-        self.stalled = match self.stalled {
-            _ if !self.output.is_congested() => None,
-            Some((since, progress)) if progress == self.output.progress() => Some((since, progress)),
-            _ => Some((turn::now(), self.output.progress())),
-        };
+        let least = if self.lease.server.is_some() { TAKEN_BYTES_MIN } else { 1 };
+        let backlog = self.output.is_congested().then(|| self.output.progress());
+        self.stalled = Stall::of(self.stalled, backlog, least, turn::now());
         let due = self.due();
         if self.armed != Some(due) {
             self.armed = Some(due);
@@ -51,8 +73,8 @@ impl Life<'_> {
         if let Some(since) = self.partial_since {
             due = due.min(since.saturating_add(settings.message_timeout));
         }
-        if let Some((since, _)) = self.stalled {
-            due = due.min(since.saturating_add(limits::WRITE_IDLE_TIMEOUT));
+        if let Some(stall) = self.stalled {
+            due = due.min(stall.due());
         }
         if let Some(since) = self.gone_since {
             due = due.min(since.saturating_add(settings.queue_wait_timeout));
@@ -87,8 +109,8 @@ impl Life<'_> {
     pub(super) fn on_overdue(&mut self) -> Result<(), CloseReason> {
         self.armed = None;
         let now = turn::now();
-        if self.stalled.is_some_and(|(since, _)| now >= since.saturating_add(limits::WRITE_IDLE_TIMEOUT)) {
-            let violation = Violation::rule("slow_reader", Culprit::Client, "the client takes no replies");
+        if self.stalled.is_some_and(|stall| now >= stall.due()) {
+            let violation = Violation::rule("slow_reader", Culprit::Client, "the client takes its replies too slowly");
             return Err(self.connection.violated(&violation));
         }
         let settings = self.scene.settings.clone();
@@ -157,5 +179,27 @@ impl Life<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m12_a_client_that_holds_a_server_has_to_take_more_than_single_bytes() {
+        let at = |seconds| Time::ZERO.saturating_add(Duration::from_secs(seconds));
+        let drops = |least| {
+            let mut stall = None;
+            (0..=60).all(|second| {
+                stall = Stall::of(stall, Some(second * 100), least, at(second));
+                at(second) < stall.unwrap().due()
+            })
+        };
+        assert!(drops(1) && !drops(TAKEN_BYTES_MIN));
+        let first = Stall::of(None, Some(0), TAKEN_BYTES_MIN, at(0));
+        let next = Stall::of(first, Some(TAKEN_BYTES_MIN), TAKEN_BYTES_MIN, at(59));
+        assert_eq!(next.unwrap().due(), at(119), "fast enough");
+        assert!(Stall::of(next, None, TAKEN_BYTES_MIN, at(60)).is_none(), "all is taken");
     }
 }

@@ -20,6 +20,7 @@ use weir_sasl::ScramKeys;
 
 use super::{
     Connection,
+    deadlines::Stall,
     lease::{Lease, Link, NoServer},
     surroundings::{Scene, Tally},
 };
@@ -145,8 +146,8 @@ pub(super) struct Life<'a> {
     pub(super) active: Time,
     charged: usize,
     watch: PeerWatch,
-    /// Since when the client takes nothing, and how much it had taken.
-    pub(super) stalled: Option<(Time, u64)>,
+    /// The client takes too little.
+    pub(super) stalled: Option<Stall>,
     streak: u32,
     /// The deadline as it is set. `None`: it has passed, and is set once more.
     pub(super) armed: Option<Time>,
