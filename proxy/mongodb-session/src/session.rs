@@ -452,7 +452,9 @@ impl Session {
                 Ok(sessions) => sessions,
                 Err(refusal) => return Some(self.refuse(request, &refusal, out)),
             };
-            let is_foreign = self.own.has_foreign(&owner, &sessions);
+            // An empty list is every session of the user, who is everybody's at the server.
+            let is_all = !is_end && sessions.is_empty() && owner.is_some() && !self.login.is_relayed();
+            let is_foreign = is_all || self.own.has_foreign(&owner, &sessions);
             if !is_end {
                 return is_foreign.then(|| self.refuse(request, &Refusal::foreign_session(), out));
             }

@@ -119,6 +119,11 @@ fn m20_what_another_owner_has_is_out_of_reach() {
         for name in ["commitTransaction", "abortTransaction", "killSessions"] {
             assert_eq!(his(&command(name, HERS)), Some(251), "{name}");
         }
+        let kill_all = |body: &mut Writer<'_>| {
+            body.array("killSessions", [0; 0], |writer, name, id| writer.int32(name, id));
+            body.string("$db", "admin");
+        };
+        assert_eq!(his(&kill_all), Some(251));
         for lsid in [HERS, HIS] {
             assert_eq!(his(&command("getMore", lsid)), Some(43));
         }
