@@ -17,6 +17,9 @@ struct Cursor {
     connection: usize,
 }
 
+/// Users of the listener. Drivers of one user share what they have.
+const OWNERS: u8 = 3;
+
 /// A transaction of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transaction {
@@ -45,6 +48,8 @@ pub(crate) enum Sent {
     Abort,
     Plain,
     Unacknowledged,
+    /// It would reach into a transaction of another owner, and must get this code.
+    Intrusion(Option<i32>),
 }
 
 /// One driver.
@@ -79,6 +84,53 @@ impl Driver {
             last_request: 0,
             compared: 0,
             committed: 0,
+        }
+    }
+
+    /// The name of its user.
+    pub(crate) fn owner(&self) -> u8 {
+        self.number % OWNERS
+    }
+
+    /// A transaction that is open, with its session: an intruder has seen both in a log.
+    pub(crate) fn transaction(&self) -> Option<(Lsid, i64)> {
+        self.transactions.first().map(|transaction| (transaction.session, transaction.number))
+    }
+
+    /// A request that would harm a transaction of another owner.
+    pub(crate) fn intrude(&mut self, (session, number): (Lsid, i64), rng: &mut Rng) -> (Vec<u8>, Sent) {
+        let transaction = |number| Transaction { session, number, connection: 0, is_committed: false };
+        let lost = Sent::Intrusion(Some(251));
+        match rng.below(7) {
+            0 => (self.in_transaction(transaction(number), "insert", false), lost),
+            1 => (self.in_transaction(transaction(number + 1), "insert", true), lost),
+            2 => (self.in_transaction(transaction(number), "commitTransaction", false), lost),
+            3 => (self.in_transaction(transaction(number), "abortTransaction", false), lost),
+            4 => {
+                let bytes = self.request(Flags::empty(), |body| {
+                    body.string("insert", "orders");
+                    write_session(Some(session), body);
+                    body.int64("txnNumber", number + 1);
+                });
+                (bytes, lost)
+            }
+            5 => {
+                let bytes = self.request(Flags::empty(), |body| {
+                    body.array("endSessions", [session], |writer, name, id| {
+                        writer.document(name, |lsid| lsid.binary("id", 4, &id));
+                    });
+                });
+                (bytes, Sent::Intrusion(None))
+            }
+            _ => {
+                let id = 1 + rng.below(20) as i64;
+                let bytes = self.request(Flags::empty(), |body| {
+                    body.string("killCursors", "orders");
+                    body.array("cursors", [id], |writer, name, id| writer.int64(name, id));
+                    write_session(Some(session), body);
+                });
+                (bytes, Sent::Intrusion(None))
+            }
         }
     }
 
@@ -220,6 +272,7 @@ impl Driver {
                     self.cursors.push(Cursor { id, session, tag: mine, connection });
                 }
             }
+            Sent::Intrusion(code) => assert!(!is_calm || reply.code == code, "{reply:?}"),
             Sent::Foreign => assert_eq!(reply.code, Some(43), "a cursor of another session"),
             Sent::Part(transaction) if reply.is_ok => self.transactions.push(transaction),
             Sent::Commit(transaction) if reply.is_ok => {

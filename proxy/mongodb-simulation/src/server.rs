@@ -95,6 +95,15 @@ impl ModelServer {
         {
             return Content::Error(code);
         }
+        if command.name == b"endSessions" {
+            self.end_sessions(command);
+        }
+        // A write with a newer number ends the transaction of its session.
+        if let (Some(session), Some(number), false) = (command.session, command.txn_number, command.is_in_transaction)
+            && matches!(self.transactions.get(session), Some(Transaction::UnderWay(its)) if *its < number)
+        {
+            self.transactions.remove(session);
+        }
         match command.name {
             b"find" => {
                 let tag = command.body.get(b"tag").ok().flatten().and_then(Value::as_integer).expect("a tag");
@@ -114,6 +123,17 @@ impl ModelServer {
                 Content::Plain
             }
             _ => Content::Plain,
+        }
+    }
+
+    fn end_sessions(&mut self, command: &Command<'_>) {
+        let sessions = command.value.as_document().expect("whole").expect("a list");
+        for session in sessions.elements() {
+            let lsid = session.expect("whole").value.as_document().expect("whole").expect("a document");
+            let id = lsid.get(b"id").expect("whole").and_then(Value::as_binary).expect("an id").1;
+            let id: Lsid = id.try_into().expect("sixteen bytes");
+            self.transactions.remove(&id);
+            self.cursors.retain(|_, cursor| cursor.session != Some(id));
         }
     }
 

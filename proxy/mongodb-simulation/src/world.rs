@@ -8,7 +8,7 @@ use weir_base::{Rng, Time};
 use weir_mongodb_codec::header::Header;
 use weir_mongodb_codec::message::{self, Flags, Ids};
 use weir_mongodb_codec::reply::{Labels, ReplyFollower};
-use weir_mongodb_session::login::{LoginPolicy, Peer};
+use weir_mongodb_session::login::{LoginPolicy, Methods, Peer, TlsFacts};
 use weir_mongodb_session::pins::{Cleanup, PinLimits, ServerId};
 use weir_mongodb_session::{AfterReply, Leave, Lost, Next, Refusal, Request, Session, Want};
 
@@ -30,6 +30,8 @@ pub struct Counts {
     pub vanished: u64,
     /// Server connections that broke, and servers that started again.
     pub lost: u64,
+    /// Commands that would reach into a transaction of another owner.
+    pub intrusions: u64,
     /// Cursors and transactions that the gateway has given back.
     pub cleaned: u64,
 }
@@ -102,16 +104,27 @@ impl World {
     }
 
     fn connect(&mut self, driver: usize, number: usize) -> Connection {
-        let peer = Peer { connection_id: 1, address: "".into(), tls: None };
-        let mut session = Session::new(peer, Arc::new(LoginPolicy::open()), PinLimits::CONNECTION);
-        let (mut hello, mut out) = (Vec::new(), Vec::new());
+        let subject = format!("CN={}", self.drivers[driver].owner()).into_bytes();
+        let tls = TlsFacts { subject: Some(subject.into()) };
+        let peer = Peer { connection_id: 1, address: "".into(), tls: Some(tls) };
+        let policy = LoginPolicy { methods: Methods::X509, ..LoginPolicy::open() };
+        let mut session = Session::new(peer, Arc::new(policy), PinLimits::CONNECTION);
+        let (mut hello, mut login, mut out) = (Vec::new(), Vec::new(), Vec::new());
         message::write(&mut hello, Ids { request: 1, response_to: 0 }, Flags::empty(), |body| {
             body.int32("hello", 1);
             body.bool("loadBalanced", self.drivers[driver].is_balanced);
             body.string("$db", "admin");
         });
-        let next = session.on_request(&Request::read(&hello).expect("a request"), &self.io, &mut out);
-        assert!(matches!(next, Next::Replied) && !out.is_empty());
+        message::write(&mut login, Ids { request: 2, response_to: 0 }, Flags::empty(), |body| {
+            body.int32("authenticate", 1);
+            body.string("mechanism", "MONGODB-X509");
+            body.string("$db", "$external");
+        });
+        for request in [hello, login] {
+            let next = session.on_request(&Request::read(&request).expect("a request"), &self.io, &mut out);
+            assert!(matches!(next, Next::Replied) && !out.is_empty());
+        }
+        assert!(session.login().user().is_some());
         Connection {
             session,
             driver,
@@ -163,8 +176,17 @@ impl World {
         if connection.is_gone {
             return;
         }
+        let owner = self.drivers[connection.driver].owner();
+        let victim = self.rng.below(self.drivers.len() as u64) as usize;
+        let victim = Some(&self.drivers[victim]).filter(|victim| victim.owner() != owner).and_then(Driver::transaction);
         let driver = &mut self.drivers[connection.driver];
-        let (bytes, sent) = driver.next(connection.number, &mut self.rng);
+        let (bytes, sent) = match victim {
+            Some(victim) if self.rng.below(8) == 0 => {
+                self.counts.intrusions += 1;
+                driver.intrude(victim, &mut self.rng)
+            }
+            _ => driver.next(connection.number, &mut self.rng),
+        };
         let mut out = Vec::new();
         let request = Request::read(&bytes).expect("a request");
         match connection.session.on_request(&request, &self.io, &mut out) {

@@ -25,6 +25,7 @@ fn each_seed(make: impl Fn(u64) -> World) -> Counts {
                 sum.vanished += counts.vanished;
                 sum.lost += counts.lost;
                 sum.cleaned += counts.cleaned;
+                sum.intrusions += counts.intrusions;
             }
             Err(panic) => {
                 eprintln!("run it again: WEIR_SEED={seed} cargo test -p weir-mongodb-simulation swarm");
@@ -48,6 +49,6 @@ fn every_batch_is_of_the_clients_own_cursor_whatever_breaks() {
 fn in_a_calm_world_nothing_fails() {
     let sum = each_seed(|seed| World::new(seed, 10, 1 + seed as u32 % 4, true));
     if number("WEIR_SEED").is_none() {
-        assert!(sum.compared > 20_000 && sum.committed > 1_000 && sum.lost == 0, "{sum:?}");
+        assert!(sum.compared > 20_000 && sum.committed > 1_000 && sum.intrusions > 1_000 && sum.lost == 0, "{sum:?}");
     }
 }
