@@ -1,20 +1,21 @@
 //! The end of a session: a reply that its client will not see is read to its end, and what the client has left behind is given back.
 
-use std::{rc::Rc, time::Duration};
+use std::{io, rc::Rc, time::Duration};
 
 use weir_base::exchange::LossCause;
 use weir_engine::timeout;
 use weir_mongodb_codec::reply::Reply;
-use weir_mongodb_session::{Leave, Session};
+use weir_mongodb_session::{Leave, Session, pins::Cleanup};
 use weir_upstream::pooled::Condition;
 
 use super::{
     lease::Link,
     life::{Life, Stage},
+    passthrough::OwnLine,
     replies::{Replies, Sink, Taken},
     surroundings::Scene,
 };
-use crate::upstream::MongodbUpstream;
+use crate::{own_request, upstream::MongodbUpstream};
 
 /// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for no client, and its connection is closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +25,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_millis(250);
 /// Bytes of a compressed reply that is inflated without a client. Default 1 MiB: beyond, the connection is closed.
 const INFLATED_BYTES_MAX: usize = 1024 * 1024;
+
+/// The time for the cleanups of a client on its own connection to a server. Default 1 s: it has few, and the connection ends behind them.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session without a client.
 struct Remains {
@@ -63,10 +67,27 @@ impl Life<'_> {
                     Some(server) => server.close(LossCause::Retired),
                     None => {}
                 }
-                scene.service.clean(&upstream, session.cleanups());
+                let cleanups = session.cleanups();
+                match lease.own.take().filter(|_| !cleanups.is_empty()) {
+                    Some(line) => weir_engine::spawn(clean_up(line, cleanups)).detach(),
+                    None => scene.service.clean(&upstream, cleanups),
+                }
             }
         }
     }
+}
+
+/// Gives back what a client has left at the server at which it has logged in itself: no other connection may do that.
+async fn clean_up(mut line: Box<OwnLine>, cleanups: Vec<Cleanup>) {
+    let server = line.server;
+    let all = async {
+        for cleanup in cleanups.iter().filter(|cleanup| cleanup.server() == server) {
+            own_request::clean(&mut line.stream, cleanup).await?;
+        }
+        io::Result::Ok(())
+    };
+    // The rest is left to the server, which ends it by its own time.
+    let _ = timeout(CLEANUP_TIMEOUT, all).await;
 }
 
 impl Remains {
@@ -75,6 +96,7 @@ impl Remains {
         let Self { mut session, scene, upstream, server, .. } = self;
         match server {
             Link::Pooled(server) if is_whole => server.give_back(Condition::Clean),
+            Link::Own(line) if is_whole => return clean_up(line, session.cleanups()).await,
             server => {
                 session.on_server_lost(true, &scene.io(None), &mut Vec::new());
                 server.close(LossCause::Retired);

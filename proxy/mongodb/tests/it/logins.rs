@@ -13,6 +13,7 @@ use weir_sasl::{ChannelBinding, Derivation, Mechanism, Nonce, ScramClient, mongo
 use crate::support::{
     Client, Gateway, Setup, greeted, integer, is_ok,
     server::{Act, Server},
+    until,
 };
 
 const MECHANISM: Mechanism = Mechanism::ScramSha256;
@@ -154,4 +155,32 @@ fn a_login_that_stops_ends_at_its_time_and_a_monitor_stays() {
         });
         assert!(is_ok(&again));
     }
+}
+
+#[test]
+fn a_client_that_the_server_has_logged_in_leaves_no_cursor_there() {
+    let server = Server::standalone(|seen| match &*seen.name {
+        "saslStart" => Act::reply(|body| {
+            body.int32("conversationId", 5);
+            body.bool("done", true);
+            body.binary("payload", 0, b"v=z");
+            body.double("ok", 1.0);
+        }),
+        "find" => Act::batch("firstBatch", 77),
+        _ => Act::ok(),
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.auth = Auth::Passthrough;
+    let gateway = Gateway::start(setup);
+    let mut client = gateway.client();
+    client.hello(true);
+    let login = client.ask(|body| {
+        body.int32("saslStart", 1);
+        body.string("mechanism", "SCRAM-SHA-256");
+        body.binary("payload", 0, b"n,,n=app,r=abc");
+        body.string("$db", "admin");
+    });
+    assert!(is_ok(&login) && is_ok(&client.find()));
+    drop(client);
+    until("the cursor is killed", || server.count("killCursors") == 1);
 }
