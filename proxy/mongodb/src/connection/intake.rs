@@ -213,13 +213,17 @@ impl Life<'_> {
             self.describe(&request);
         }
         self.is_unacknowledged = request.is_unacknowledged();
+        self.scene.tally.borrow_mut().is_judged = false;
         let before = self.session.login().failures();
         let io = self.scene.io(is_whole.then_some(bytes));
         let next = self.session.on_request(&request, &io, &mut self.own);
         self.lease.wanted = turn::now();
         match next {
             Next::Take(want) => return self.take(want, bytes, header, packed),
-            Next::Replied => self.answer(before, None)?,
+            Next::Replied => {
+                self.log_refusal("refused", header.bytes as u64);
+                self.answer(before, None)?;
+            }
             Next::Wait => {
                 self.give_own();
                 if self.session.is_awaiting() {

@@ -15,7 +15,13 @@ use weir_base::{
 };
 use weir_engine::{Chunk, Stream};
 use weir_listener::{CloseReason, Stage as TimedStage, Timing};
-use weir_mongodb_codec::{bson::Document, compressed::Compressor, header::Header, reply::Labels};
+use weir_mongodb_codec::{
+    bson::Document,
+    compressed::Compressor,
+    header::Header,
+    message::Message,
+    reply::{Labels, Reply},
+};
 use weir_mongodb_session::{ReadMode, Refusal, Want, pins::ServerId};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{
@@ -322,6 +328,7 @@ impl Life<'_> {
         let Stage::Routed(routed) = std::mem::replace(&mut self.stage, Stage::Request) else { return Ok(()) };
         let refusal = self.refusal(error);
         self.session.on_no_server(&refusal, &self.scene.io(None), &mut self.own);
+        self.log_refusal("no_server", routed.header.bytes as u64);
         self.give_own();
         if self.is_misplaced() {
             return Err(CloseReason::of_upstream("mongodb_primary_moved"));
@@ -390,18 +397,47 @@ impl Life<'_> {
         }
         if is_logged {
             service.sessions.log_access(&AccessRecord {
-                listener: service.sessions.name(),
-                peer: handle.peer(),
-                connection: handle.id(),
-                command: tally.name,
                 upstream: Some(self.upstream.name()),
                 duration_nanos: now.nanos_since(arrived),
                 upstream_nanos: now.nanos_since(got),
                 request_bytes,
                 reply_bytes,
-                outcome,
-                http: None,
+                ..self.record(tally.name, outcome)
             });
+        }
+    }
+
+    /// Records a command that gets no server, with its reply in `own`. One that the gateway has done itself is not of them, nor is one of a
+    /// handshake or a login.
+    pub(super) fn log_refusal(&self, outcome: &'static str, request_bytes: u64) {
+        let tally = self.scene.tally.borrow();
+        let is_done =
+            Message::read(&self.own).is_ok_and(|reply| Reply::read(reply.body).is_ok_and(|reply| reply.is_ok));
+        if !tally.is_judged || is_done || !self.scene.service.sessions.samples_access() {
+            return;
+        }
+        self.scene.service.sessions.log_access(&AccessRecord {
+            duration_nanos: turn::now().nanos_since(self.lease.wanted),
+            request_bytes,
+            reply_bytes: self.own.len() as u64,
+            ..self.record(tally.name, outcome)
+        });
+    }
+
+    fn record(&self, command: &'static str, outcome: &'static str) -> AccessRecord<'_> {
+        let (sessions, handle) = (&self.connection.service.sessions, &self.connection.handle);
+        AccessRecord {
+            listener: sessions.name(),
+            peer: handle.peer(),
+            connection: handle.id(),
+            command,
+            upstream: None,
+            duration_nanos: 0,
+            upstream_nanos: 0,
+            request_bytes: 0,
+            reply_bytes: 0,
+            outcome,
+            http: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_listener::{ConnectionEntry, login::entropy};
-use weir_mongodb_codec::{command::Command, message::Message};
+use weir_mongodb_codec::{bson::Document, command::Command, message::Message};
 use weir_mongodb_session::{
     Refusal, Request,
     face::Presentation,
@@ -30,6 +30,10 @@ use crate::{metrics::DatabaseMetrics, service::Service, settings::MongodbListene
 
 /// Bytes of a read preference, which an idle client keeps. Default 4 KiB: one has some tags. A longer one gets code 2.
 const PREFERENCE_BYTES_MAX: usize = 4 * 1024;
+
+fn is_short(preference: Document<'_>) -> bool {
+    preference.bytes().len() <= PREFERENCE_BYTES_MAX
+}
 
 /// The place of a client: what its session looks at, and what the shell notes of its commands.
 pub(super) struct Scene {
@@ -52,6 +56,8 @@ pub(super) struct Tally {
     /// Its `$readPreference`; empty: none.
     pub(super) preference: Vec<u8>,
     pub(super) is_in_transaction: bool,
+    /// The present request was judged: it is a command for a server.
+    pub(super) is_judged: bool,
     db: Vec<u8>,
     /// The cells of that database.
     pub(super) metrics: Option<Rc<DatabaseMetrics>>,
@@ -66,6 +72,7 @@ impl Default for Tally {
             name: "other",
             preference: Vec::new(),
             is_in_transaction: false,
+            is_judged: false,
             db: Vec::new(),
             metrics: None,
             rules: None,
@@ -78,9 +85,10 @@ impl Tally {
     fn note(&mut self, command: &Command<'_>, service: &Service, entry: &ConnectionEntry) {
         let (row, class) = classify(command);
         (self.class, self.name) = (class, row.map_or("other", |row| row.name));
+        self.is_judged = true;
         self.is_in_transaction = command.is_in_transaction;
         self.preference.clear();
-        if let Some(preference) = command.read_preference {
+        if let Some(preference) = command.read_preference.filter(|preference| is_short(*preference)) {
             self.preference.extend_from_slice(preference.bytes());
         }
         if self.metrics.is_none() || self.db != command.db {
@@ -174,11 +182,11 @@ fn arguments<'m>(message: &'m [u8]) -> impl Iterator<Item = Argument<'m>> + use<
 impl Judge for Surroundings<'_> {
     fn judge(&self, _: &Request<'_>, command: &Command<'_>, user: Option<&Identity>) -> Option<Refusal> {
         let Scene { service, settings, tally, entry, .. } = self.scene;
-        if command.read_preference.is_some_and(|preference| preference.bytes().len() > PREFERENCE_BYTES_MAX) {
-            return Some(Refusal::too_many("mongodb_read_preference", "the read preference is too long"));
-        }
         let mut tally = tally.borrow_mut();
         tally.note(command, service, entry);
+        if !command.read_preference.is_none_or(is_short) {
+            return Some(Refusal::too_many("mongodb_read_preference", "the read preference is too long"));
+        }
         let word = tally.name;
         let rules = tally.rules(&settings.policy, user);
         let observe = |rule: &str| {

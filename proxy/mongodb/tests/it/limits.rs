@@ -14,7 +14,7 @@ use weir_mongodb_codec::{
 };
 
 use crate::support::{
-    Gateway, MARKS, Setup, command, greeted, integer, is_ok,
+    Client, Gateway, MARKS, Setup, command, greeted, integer, is_ok,
     server::{Act, Server},
     until,
 };
@@ -322,4 +322,39 @@ fn an_idle_client_keeps_nothing_of_a_request_that_waited() {
     });
     assert!(is_ok(&reply));
     until("nothing is charged", || gateway.held() == (0, 1));
+}
+
+#[test]
+fn s12_refused_commands_are_in_the_access_log() {
+    let server = Server::standalone(|seen| if seen.name == "find" { Act::Silence } else { Act::ok() });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    setup.listener.queue_wait_timeout = Duration::from_millis(100);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let ask = |client: &mut Client, name: &'static str| {
+        integer(
+            &client.ask(|body| {
+                body.string(name, "orders");
+                body.string("$db", "shop");
+            }),
+            "code",
+        )
+    };
+    assert_eq!(ask(&mut client, "shutdown"), Some(13), "a rule");
+    assert_eq!(ask(&mut client, "count"), None);
+    let mut busy = greeted(&gateway);
+    let id = busy.next_id();
+    busy.send(&command(id, Flags::empty(), |body| {
+        body.string("find", "orders");
+        body.string("$db", "shop");
+    }));
+    until("the one connection is busy", || server.count("find") == 1);
+    assert_eq!(ask(&mut client, "distinct"), Some(462));
+    let lines = gateway.access_lines();
+    let lines: Vec<_> = lines.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for (line, words) in lines.iter().zip([["shutdown", "refused"], ["count", "ok"], ["distinct", "no_server"]]) {
+        assert!(words.iter().all(|word| line.contains(word)), "{line}");
+    }
 }

@@ -34,7 +34,8 @@ use weir_mongodb_codec::{
 };
 use weir_telemetry::{
     EventLog, Registry,
-    log::{Peer, log_ring},
+    access::{AccessForm, AccessFormat},
+    log::{LogReader, LogWriter, Peer, log_ring},
 };
 use weir_upstream::{EndpointShare, settings::UpstreamSettings};
 
@@ -76,6 +77,8 @@ impl Setup {
 pub struct Gateway {
     workers: Vec<(Mailbox<Order>, Option<Worker>)>,
     pub registry: Registry,
+    /// The log of each worker.
+    logs: Vec<LogReader>,
 }
 
 /// The state that the workers share.
@@ -102,8 +105,11 @@ impl Gateway {
             registry: registry.clone(),
             setup: Arc::new(setup),
         };
-        let workers = (0..shared.setup.workers).map(|number| start(number, shared.clone())).collect();
-        Self { workers, registry }
+        let form = AccessForm { format: AccessFormat::Text, fields: None };
+        let rings = (0..shared.setup.workers).map(|_| log_ring(64, Some(form.clone())));
+        let (writers, logs): (Vec<_>, Vec<_>) = rings.unzip();
+        let begin = |(number, log)| start(number, shared.clone(), log);
+        Self { workers: writers.into_iter().enumerate().map(begin).collect(), registry, logs }
     }
 
     /// A client that has just connected.
@@ -132,6 +138,18 @@ impl Gateway {
         self.workers.iter().for_each(|(orders, _)| orders.send(Order::Drain(drain)));
     }
 
+    /// The lines of the access log since the last call.
+    pub fn access_lines(&self) -> String {
+        let mut all = Vec::new();
+        for log in &self.logs {
+            log.take_lines(|lines| {
+                all.extend_from_slice(lines);
+                0
+            });
+        }
+        String::from_utf8(all).expect("text")
+    }
+
     /// The value of the counter of that name and these labels.
     pub fn counter(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         self.registry.read().counter(name, labels).unwrap_or(0)
@@ -148,11 +166,11 @@ impl Drop for Gateway {
     }
 }
 
-fn start(number: usize, shared: Shared) -> (Mailbox<Order>, Option<Worker>) {
+fn start(number: usize, shared: Shared, log: LogWriter) -> (Mailbox<Order>, Option<Worker>) {
     let (orders, inbox) = mailbox::<Order>();
     let settings = RuntimeSettings { pin: false, ..RuntimeSettings::default() };
     let worker = Worker::start(number, None, &settings, Arc::default(), move || async move {
-        let core = core(number, &shared);
+        let core = core(number, &shared, log);
         let service = service(&core, &shared);
         let ticking = service.clone();
         weir_engine::spawn(async move {
@@ -189,8 +207,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn core(worker: usize, shared: &Shared) -> CoreShare {
-    let log = log_ring(64, None).0;
+fn core(worker: usize, shared: &Shared, log: LogWriter) -> CoreShare {
     CoreShare {
         worker,
         workers: shared.setup.workers,
