@@ -17,11 +17,17 @@ use crate::users::Identity;
 #[derive(Debug, Default)]
 pub(super) struct Relay {
     user: Option<Arc<Identity>>,
+    /// A login on the client's connection to the server has succeeded.
+    is_used: bool,
 }
 
 impl Relay {
     /// A message of the client may pass. The first one names the user: SCRAM alone, for other mechanisms carry secrets.
     pub(super) fn on_request(&mut self, command: &Command<'_>) -> Result<(), Refusal> {
+        // Servers before 5.0 keep the user of before as well: the connection would have the rights of both.
+        if self.is_used {
+            return Err(Refusal::second_login());
+        }
         refuse_doubles(command)?;
         if command.name == b"saslContinue" {
             return if self.user.is_some() { Ok(()) } else { Err(Refusal::no_conversation()) };
@@ -43,6 +49,7 @@ impl Relay {
             return Err(());
         }
         let is_done = body.get(b"done").ok().flatten().is_some_and(Value::is_true);
+        self.is_used |= is_done;
         Ok(if is_done { self.user.take() } else { None })
     }
 }

@@ -6,10 +6,10 @@ use weir_mongodb_session::login::{Methods, TlsFacts};
 use weir_mongodb_session::server_hello::ServerHello;
 use weir_mongodb_session::server_login::{Credential, Failure, ServerIdentity, ServerLogin, Step};
 use weir_mongodb_session::users::EXTERNAL;
-use weir_mongodb_session::{AfterRelay, Next, Request, Session};
+use weir_mongodb_session::{AfterRelay, Next, Refusal, Request, Session};
 use weir_sasl::Nonce;
 
-use crate::support::{PASSWORD, Shell, all_methods, send, session, written};
+use crate::support::{PASSWORD, ReplyMessage, Shell, all_methods, send, session, written};
 
 fn identity(user: &str, credential: Credential) -> ServerIdentity {
     let (source, application) = ("admin".into(), "tests".into());
@@ -193,6 +193,22 @@ fn a_login_that_the_server_checks_ends_with_the_servers_user() {
     });
     let (next, out) = send(&mut gateway, &Shell::with_users(), &kill);
     assert!(matches!(next, Next::Take(_)) && out.is_empty(), "{next:?}");
+    // Another user on the same connection would add its rights to those of this one.
+    let logout = written(41, Flags::empty(), |body| {
+        body.int32("logout", 1);
+        body.string("$db", "admin");
+    });
+    gateway.on_no_server(&Refusal::overloaded("full"), &Shell::with_users(), &mut Vec::new());
+    assert!(matches!(send(&mut gateway, &Shell::with_users(), &logout).0, Next::Replied));
+    let again = written(42, Flags::empty(), |body| {
+        body.int32("saslStart", 1);
+        body.string("mechanism", "SCRAM-SHA-256");
+        body.binary("payload", 0, b"n,,n=new,r=rOprNGfwEbeRWgbNEkqO");
+        body.string("$db", "admin");
+    });
+    let (next, out) = send(&mut gateway, &Shell::with_users(), &again);
+    assert!(matches!(next, Next::Replied), "{next:?}");
+    assert_eq!(ReplyMessage(out).code(), Some(17));
     let mut client = ServerLogin::new(identity("both", password("pen")), Nonce::from_random(&[9; 18]));
     let (mut gateway, mut server) = (session(Methods::RELAYED, None), session(all_methods(), None));
     let failed = log_in_through(&mut client, &mut gateway, &mut server);
