@@ -1,7 +1,8 @@
 //! The arguments of a command that may be document sequences, in the place of an array in its body.
 //!
-//! Source: the commands that drivers send: insert, update, delete and bulkWrite have such arguments, and no other command has one. Some servers
-//! make a field of the body from any sequence. A pipeline, a filter or a session that came so would pass by whoever reads the body alone.
+//! Source: the commands that drivers send. insert, update, delete and bulkWrite have such arguments, and no other command has one. Some
+//! servers make a field of the body from any sequence. A pipeline, a filter or a session that came so would
+//! pass by a reader of the body alone.
 
 use bitflags::bitflags;
 

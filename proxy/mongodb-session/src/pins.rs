@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `cursors` | cursors by owner, session and id |
 //! | `transactions` | transactions by owner and session |
-//! | `holders` | who has a pin in a logical session |
+//! | `holders` | the owners that have a pin in a logical session |
 //! | `cleanup` | commands for things that have lost their client |
 //!
 //! In load-balanced mode each client connection has pins of its own, which end with it. Behind the face of a mongos all connections of a
@@ -80,7 +80,7 @@ impl Pins {
         Self::with(limits, Arc::default())
     }
 
-    /// No pins, of a connection beside these: none of them reaches what the others have, or the other way round.
+    /// No pins, of a connection beside these: neither side reaches the pins of the other.
     #[must_use]
     pub fn beside(&self, limits: PinLimits) -> Pins {
         Self::with(limits, self.holders.clone())
@@ -93,7 +93,7 @@ impl Pins {
         Pins { limits, cursors, transactions, holders }
     }
 
-    /// Bounds of what is pinned.
+    /// Bounds of the pins.
     #[must_use]
     pub fn limits(&self) -> PinLimits {
         self.limits

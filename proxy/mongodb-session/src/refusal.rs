@@ -52,8 +52,8 @@ impl Refusal {
         self.labels.contains(Labels::SYSTEM_OVERLOADED)
     }
 
-    /// The same refusal of a command that has not left the gateway. A driver that tries a write again reports the error of its first attempt
-    /// then, which may have happened.
+    /// The same refusal of a command that has not left the gateway. A driver that tries a write again reports the error of its first
+    /// attempt then, which may have happened.
     #[must_use]
     pub(crate) fn unsent(mut self) -> Refusal {
         if self.labels.intersects(Labels::RETRYABLE_WRITE | Labels::RETRYABLE) {

@@ -87,7 +87,7 @@ pub(crate) enum Way {
     Kill { found: Vec<(CursorKey, ServerId)>, unknown: Vec<i64> },
 }
 
-/// Finds the way of a command, and notes in the exchange what its reply may change, and what it uses until then.
+/// Finds the way of a command, and notes in the exchange the pins that its reply may change, and those that it uses until then.
 pub(crate) fn way(
     command: &Command<'_>,
     owner: &Owner,
@@ -204,8 +204,8 @@ fn killed(command: &Command<'_>) -> Result<Vec<i64>, Refusal> {
     Ok(ids)
 }
 
-/// The sessions of an endSessions or a killSessions: each is named once, in the one form that drivers use. A server may read another one from
-/// any other form.
+/// The sessions of an endSessions or a killSessions: each is named once, in the one form that drivers use. A server may read
+/// another one from any other form.
 pub(crate) fn ended(command: &Command<'_>) -> Result<Vec<[u8; 16]>, Refusal> {
     let list = command.value.as_document().map_err(CommandError::from)?.ok_or(CommandError::Type)?;
     let mut sessions = Vec::new();

@@ -436,8 +436,8 @@ impl Session {
         }
     }
 
-    /// The reply to a command that would reach into a session in which another owner has something (M20); `None`: it would not. What the
-    /// client itself has in sessions that it ends is given back.
+    /// The reply to a command that would reach into a session in which another owner has something (M20); `None`: it would not. Pins of the
+    /// client itself in sessions that it ends are given back.
     fn guard_sessions<I: Io>(
         &mut self,
         request: &Request<'_>,
@@ -452,7 +452,7 @@ impl Session {
                 Ok(sessions) => sessions,
                 Err(refusal) => return Some(self.refuse(request, &refusal, out)),
             };
-            // An empty list is every session of the user, who is everybody's at the server.
+            // An empty list means every session of the user, and all clients may be one user at the server.
             let is_all = !is_end && sessions.is_empty() && owner.is_some() && !self.login.is_relayed();
             let is_foreign = is_all || self.own.has_foreign(&owner, &sessions);
             if !is_end {

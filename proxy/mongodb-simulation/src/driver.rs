@@ -17,7 +17,7 @@ struct Cursor {
     connection: usize,
 }
 
-/// Users of the listener. Drivers of one user share what they have.
+/// Users of the listener. Drivers of one user share their pins.
 const OWNERS: u8 = 3;
 
 /// A transaction of a session.

@@ -130,7 +130,7 @@ fn known(db: &[u8], name: &[u8], mechanism: Mechanism, policy: &LoginPolicy, use
     Known { identity, verifier: verifier.unwrap_or_else(mock), lacks_mechanism }
 }
 
-/// The verifier that a user gets who does not exist: no proof satisfies it. The salt of a user that exists must be that of its own, or a
+/// The verifier of a user that does not exist: no proof satisfies it. The salt of a user that exists must be that of its own, or a
 /// reload that adds the user shows in it. `secret` is [`LoginPolicy::mock_secret`].
 #[must_use]
 pub fn mock_verifier(db: &[u8], name: &[u8], mechanism: Mechanism, secret: &Secret) -> ScramVerifier {

@@ -1,6 +1,6 @@
-//! Who has a transaction or a cursor in a logical session.
+//! The owners that have a transaction or a cursor in a logical session.
 //!
-//! Behind a gateway all owners may be one user at a server. There the id of a session is all that keeps the transactions of two owners apart,
+//! Behind a gateway all owners may be one user at a server. There the id of a session alone keeps the transactions of two owners apart,
 //! and ids show in lists of operations. All pins of a listener share this index: those of its connections in load-balanced mode as well.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ impl Holder {
     }
 }
 
-/// See above. An owner is in the list of a session as long as it has a pin there.
+/// The index. An owner is in the list of a session as long as it has a pin there.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     sessions: Mutex<HashMap<[u8; 16], Vec<Holder>, RandomState>>,

@@ -1,4 +1,4 @@
-//! Two users of one listener who are one user at the server (M20, L3): each guesses the ids of the other.
+//! Two users of one listener that are one user at the server (M20, L3): each guesses the ids of the other.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn part(name: &'static str, lsid: [u8; 16], is_start: bool) -> impl Fn(&mut Writ
 }
 
 #[test]
-fn m20_what_another_owner_has_is_out_of_reach() {
+fn m20_pins_of_another_owner_are_out_of_reach() {
     for (hers, his) in [(false, false), (false, true), (true, false), (true, true)] {
         let shell = Shell::new();
         let (mut ann, mut ben) = (log_in(&shell, "ann", hers), log_in(&shell, "ben", his));
@@ -164,7 +164,7 @@ fn m20_the_first_of_two_owners_has_the_session_even_without_a_server() {
 }
 
 #[test]
-fn m9_what_a_request_uses_does_not_expire() {
+fn m9_pins_in_use_do_not_expire() {
     let shell = Shell::new();
     let mut ann = log_in(&shell, "ann", false);
     assert!(run(&mut ann, &shell, Some(77), command("find", HERS)).is_ok());
