@@ -79,8 +79,9 @@ pub(super) struct Lease {
     pub(super) acquiring: Option<Acquiring>,
     /// The idle connection of the client's own.
     pub(super) own: Option<Box<OwnLine>>,
-    /// A message for that connection.
+    /// A message for that connection, and the id that the reply to it must name.
     pub(super) relayed: Vec<u8>,
+    pub(super) relayed_id: i32,
     /// When the request was here.
     pub(super) wanted: Time,
     /// When it got a server.
@@ -172,7 +173,7 @@ impl Lease {
         self.server.as_mut().is_none_or(|server| server.stream().output.poll_relieved(context).is_ready())
     }
 
-    /// The server has not taken what it was sent.
+    /// The server has not taken the bytes that it was sent.
     pub(super) fn is_congested(&mut self) -> bool {
         self.server.as_mut().is_some_and(|server| server.stream().output.is_congested())
     }

@@ -12,7 +12,7 @@ use weir_base::{
 };
 use weir_engine::{Stream, timeout};
 use weir_listener::CloseReason;
-use weir_mongodb_codec::{frame::Framer, message::Message};
+use weir_mongodb_codec::{frame::Framer, header::Header, message::Message};
 use weir_mongodb_session::{AfterRelay, ReadMode, Want, pins::ServerId, server_login::MESSAGE_BYTES_MAX};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::AcquireError;
@@ -73,6 +73,7 @@ impl Life<'_> {
         self.active = turn::now();
         self.stage = Stage::Relaying;
         self.lease.relay_reply.clear();
+        self.lease.relayed_id = Header::read(&message).ok().flatten().map_or(0, |header| header.request);
         match self.lease.own.take() {
             Some(line) => {
                 line.stream.output.append(&message);
@@ -100,6 +101,8 @@ impl Life<'_> {
         let received = std::mem::take(&mut self.lease.relay_reply);
         let piece = match Framer::default().next(&received) {
             Ok(Some(piece)) if piece.header.bytes > MESSAGE_BYTES_MAX => return self.on_relay_lost(),
+            // The reply to something else.
+            Ok(Some(piece)) if piece.header.response_to != self.lease.relayed_id => return self.on_relay_lost(),
             Ok(Some(piece)) if piece.is_whole() && piece.bytes == received.len() => piece,
             Ok(Some(piece)) if piece.is_whole() => return self.on_relay_lost(),
             Ok(_) => {
@@ -152,7 +155,7 @@ impl Life<'_> {
         None
     }
 
-    /// Without a primary the server itself says what it is.
+    /// Without a primary the server itself refuses writes.
     fn is_at_primary(&self, server: ServerId) -> bool {
         let primary = self.upstream.candidates(ReadMode::Primary, &Preference::default());
         let is_in = |number: usize| number < 64 && primary & 1 << number != 0;

@@ -7,11 +7,14 @@ use std::{
 
 use weir_base::Secret;
 use weir_mongodb::settings::{Auth, Users};
-use weir_mongodb_codec::message::Message;
+use weir_mongodb_codec::{
+    compressed::{self, Compressor},
+    message::{self, Flags, Ids, Message},
+};
 use weir_sasl::{ChannelBinding, Derivation, Mechanism, Nonce, ScramClient, mongodb};
 
 use crate::support::{
-    Client, Gateway, Setup, greeted, integer, is_ok,
+    Client, Gateway, Setup, command, greeted, integer, is_ok,
     server::{Act, Server},
     until,
 };
@@ -183,4 +186,66 @@ fn a_client_that_the_server_has_logged_in_leaves_no_cursor_there() {
     assert!(is_ok(&login) && is_ok(&client.find()));
     drop(client);
     until("the cursor is killed", || server.count("killCursors") == 1);
+}
+
+#[test]
+fn m8_a_reply_to_nothing_is_no_part_of_a_login() {
+    let server = Server::standalone(|_| {
+        let ids = Ids { request: 1, response_to: 4_711 };
+        let mut reply = Vec::new();
+        message::write(&mut reply, ids, Flags::empty(), |body| {
+            body.int32("conversationId", 5);
+            body.bool("done", true);
+            body.binary("payload", 0, b"v=z");
+            body.double("ok", 1.0);
+        });
+        Act::Exact(reply)
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.auth = Auth::Passthrough;
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let reply = client.ask(|body| {
+        body.int32("saslStart", 1);
+        body.string("mechanism", "SCRAM-SHA-256");
+        body.binary("payload", 0, b"n,,n=app,r=abc");
+        body.string("$db", "admin");
+    });
+    assert_eq!(integer(&reply, "code"), Some(6));
+    assert!(client.message().is_none());
+}
+
+#[test]
+fn m16_a_client_without_a_login_makes_the_gateway_inflate_little() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = setup(&server);
+    setup.listener.compressors = vec![Compressor::Snappy];
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let plain = command(9, Flags::empty(), |body| {
+        body.string("find", "orders");
+        body.string("comment", "x".repeat(200_000));
+        body.string("$db", "shop");
+    });
+    let mut packed = Vec::new();
+    compressed::write(&mut packed, &plain, Compressor::Snappy).expect("a message");
+    assert!(packed.len() < 16_000, "it may come");
+    client.send(&packed);
+    assert!(client.message().is_none());
+    let labels = [("listener", "test"), ("compressor", "snappy")];
+    assert_eq!(gateway.counter("weir_mongodb_inflated_bytes_total", &labels), 0);
+}
+
+#[test]
+fn a_server_that_speaks_behind_its_login_gets_nothing() {
+    let server = Server::standalone(|_| Act::ok());
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.heartbeat_interval = Duration::from_secs(60);
+    setup.listener.queue_wait_timeout = Duration::from_millis(200);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    // The beginning of a message, which would be in front of the next reply.
+    server.change(|says| says.behind = &[40, 0, 0, 0]);
+    assert_eq!(integer(&client.find(), "code"), Some(6));
+    assert_eq!(server.count("find"), 0);
 }

@@ -23,8 +23,10 @@ use weir_mongodb_codec::{
 pub enum Act {
     /// Replies with this body.
     Reply(Box<dyn FnOnce(&mut Writer<'_>)>),
-    /// Replies with these bytes, in pieces of so many.
+    /// Replies with these bytes, but for the id of the request.
     Raw(Vec<u8>),
+    /// Replies with these bytes as they are.
+    Exact(Vec<u8>),
     /// Nothing at all.
     Silence,
     /// Closes the connection.
@@ -70,7 +72,7 @@ pub struct Seen {
     pub bytes: Vec<u8>,
 }
 
-/// The replies to hello: what a server says of itself.
+/// The replies to hello.
 #[derive(Clone, Debug)]
 pub struct Says {
     pub set_name: Option<&'static str>,
@@ -78,11 +80,13 @@ pub struct Says {
     pub hosts: Vec<String>,
     pub wire: i32,
     pub compressors: Vec<Compressor>,
+    /// Bytes behind the reply.
+    pub behind: &'static [u8],
 }
 
 impl Default for Says {
     fn default() -> Self {
-        Self { set_name: None, is_primary: true, hosts: Vec::new(), wire: 21, compressors: Vec::new() }
+        Self { set_name: None, is_primary: true, hosts: Vec::new(), wire: 21, compressors: Vec::new(), behind: &[] }
     }
 }
 
@@ -230,6 +234,7 @@ impl Server {
             self.inner.looks.fetch_add(1, Ordering::SeqCst);
             let says = self.inner.says.lock().unwrap().clone();
             message::write(&mut out, ids, Flags::empty(), |body| write_hello(&says, body));
+            out.extend_from_slice(says.behind);
             return Some(out);
         }
         let seen = Seen { name, bytes: request.to_vec() };
@@ -240,6 +245,7 @@ impl Server {
                 bytes[8..12].copy_from_slice(&message.header.request.to_le_bytes());
                 out = bytes;
             }
+            Act::Exact(bytes) => out = bytes,
             Act::Silence => {}
             Act::Close => return None,
         }
