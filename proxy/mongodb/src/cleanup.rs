@@ -1,4 +1,5 @@
-//! Commands on the gateway's own behalf: killCursors and abortTransaction for what has lost its client.
+//! Commands on the gateway's own behalf: killCursors and abortTransaction for cursors and transactions that have lost
+//! their client.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,7 +19,7 @@ use weir_upstream::{
 use crate::{own_request, service::Service, upstream::MongodbUpstream};
 
 /// Commands that wait. Default 10,000, as many as an owner may have cursors: further ones are left to the server, which ends
-/// by itself what has no use.
+/// unused ones by itself.
 const WAITING_MAX: usize = 10_000;
 /// Commands under way at once. Default 8: a tenth of a pool, so that clients have the rest.
 const RUNNING_MAX: usize = 8;

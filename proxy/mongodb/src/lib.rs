@@ -14,9 +14,9 @@
 //! | `upstream` | one upstream on one worker: its pools, and the members of its set |
 //! | `server` | servers as their pools see them: login, check, probe |
 //! | `own_request` | hello, ping, killCursors and abortTransaction of the gateway's own |
-//! | `monitor` | looks at servers: roles, members, who takes over |
+//! | `monitor` | looks at servers: roles, members, successors |
 //! | `watch` | the knowledge of all workers about one server |
-//! | `topology` | the servers as a whole: roles, choices, what a listener can promise |
+//! | `topology` | the servers as a whole: roles, choices, promises |
 //! | `preference` | tags and staleness of a read preference |
 //! | `metrics` | the cells this room writes |
 

@@ -1,4 +1,4 @@
-//! Looks at the servers of an upstream: their roles, the members of their set, who takes over when a primary is gone.
+//! Looks at the servers of an upstream: their roles, the members of their set, the successor of a primary that is gone.
 //!
 //! One worker has a connection of its own to each server and says hello there every [`heartbeat_interval`]; a session that lost a
 //! connection, or whose server refused as no primary, makes the next look come at once. A server that gives no reply is looked at
@@ -150,7 +150,8 @@ fn settle(upstream: &Rc<MongodbUpstream>) {
     }
 }
 
-/// The primary names the members. Without one the seeds and what its secondaries name are looked at as well, and no server is given up.
+/// The primary names the members. Without one, the seeds and the members that its secondaries name are looked at as well, and no server is
+/// given up.
 fn follow_set(upstream: &Rc<MongodbUpstream>) {
     let topology = upstream.topology();
     let members = topology.members().unwrap_or_else(|| {

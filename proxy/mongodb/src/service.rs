@@ -1,4 +1,4 @@
-//! One MongoDB listener on one worker: what its sessions share.
+//! One MongoDB listener on one worker, which its sessions share.
 
 use std::{
     any::Any,
@@ -36,7 +36,7 @@ const DERIVED_KEYS_MAX: usize = 1_024;
 /// The time between two looks for cursors and transactions whose time is over. Default 5 s: it looks at each of them.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Settings, and what follows from them.
+/// Settings, and the values that are made of them.
 struct Made {
     settings: Rc<MongodbListenerSettings>,
     policy: Arc<LoginPolicy>,
@@ -163,7 +163,7 @@ impl Service {
         self.presented.borrow().1.clone()
     }
 
-    /// Sends commands for what has lost its client.
+    /// Sends commands for cursors and transactions that have lost their client.
     pub(crate) fn clean(&self, upstream: &Rc<MongodbUpstream>, cleanups: Vec<Cleanup>) {
         // Without passwords the gateway has no login of its own that could send them.
         let is_possible = self.settings().auth != Auth::Passthrough;

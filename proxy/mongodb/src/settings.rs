@@ -11,7 +11,8 @@ use weir_upstream::pooled::PooledSettings;
 
 pub use crate::users::Users;
 
-/// From the accepted connection to the end of the login. Default 30 s: a login takes three round trips.
+/// From the accepted connection to the first hello, and from the first message of a login to its end. Default 30 s: a login takes three round
+/// trips. A client that has said hello and does not log in has no such limit: monitors of drivers are such.
 pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The wait of a client for a server. Default 10 s: an application gives up at about that time. The refusal is code 462, behind which
 /// drivers wait before they try again.
@@ -43,7 +44,7 @@ pub enum Auth {
     X509,
     /// A password in clear text over TLS (PLAIN), for the listener's users.
     Plain,
-    /// SCRAM that a server checks. Each user has connections of its own; the gateway has no password.
+    /// SCRAM that a server checks. Each client has one connection of its own to a server; the gateway has no password.
     Passthrough,
 }
 

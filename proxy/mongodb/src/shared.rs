@@ -31,9 +31,9 @@ pub struct ListenerShared {
     /// a cursor take the lock, for well under a microsecond.
     pins: Mutex<Pins>,
     presented: Mutex<Presented>,
-    /// Grows with each change of what is presented.
+    /// Grows with each change of the presentation.
     version: AtomicU64,
-    /// See [`ListenerShared::note_state_change`]. The next look at what is presented takes it.
+    /// See [`ListenerShared::note_state_change`]. The next look at the presentation takes it.
     has_state_changed: AtomicBool,
     labels: Mutex<BTreeSet<Arc<str>>>,
 }
@@ -78,7 +78,7 @@ impl ListenerShared {
         lock(&self.presented).presentation.clone()
     }
 
-    /// Presents what the servers promise. While none is of use, clients see what they saw before. A drain is another service in
+    /// Presents the promise of the servers. While none is of use, clients see the promise of before. A drain is another service in
     /// load-balanced mode, whose drivers clear their pools then.
     pub(crate) fn present(&self, promise: Option<&Promise>, settings: &MongodbListenerSettings, is_draining: bool) {
         let mut presented = lock(&self.presented);

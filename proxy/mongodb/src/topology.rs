@@ -1,4 +1,4 @@
-//! The servers of an upstream as a whole: their roles, the members of their set, and what a listener can promise of them.
+//! The servers of an upstream as a whole: their roles, the members of their set, and the promise that a listener can make.
 //!
 //! Source: "Server Discovery and Monitoring" and "Server Selection" of the driver specifications. Facts in, choices out: no clock, no
 //! socket.
@@ -145,7 +145,7 @@ impl Topology {
     /// A secondary is further behind than the preference permits. One that does not say when it last wrote is not.
     fn is_stale(&self, number: usize, preference: &Preference<'_>) -> bool {
         let Some(max_ms) = preference.staleness_max_ms else { return false };
-        // When the server had what the clients have now: its own time of the last write, against when it said so.
+        // How far its data was: its own time of the last write, against the time at which it said so.
         let written = |number: usize| {
             let standing = &self.standings[number];
             let seen_ms = (standing.seen_at.as_nanos() / 1_000_000) as i64;

@@ -35,7 +35,7 @@ use crate::{
 /// The pools of all servers of an upstream, as they are known now.
 pub(crate) type Servers = PooledUpstream<MongodbServer>;
 
-/// A server and what all workers share of it.
+/// A server and its share of all workers.
 type Member = (Address, Arc<EndpointShare>);
 
 /// The members of one upstream as all workers know them.

@@ -119,7 +119,7 @@ impl Life<'_> {
         }
         if self.partial_since.is_some_and(|since| now >= since.saturating_add(settings.message_timeout)) {
             if matches!(self.stage, Stage::Sending(_)) && self.lease.is_congested() {
-                // The client waits for the server, and has what comes behind it still to send.
+                // The client waits for the server with the rest of its message.
                 return self.lost(LossCause::Timeout);
             }
             let violation =

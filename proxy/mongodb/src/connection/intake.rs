@@ -323,7 +323,7 @@ impl Life<'_> {
             self.stage = Stage::Replying;
             return;
         }
-        // The client's next request must not overtake the write, and another client must not get what the server says to it.
+        // The client's next request must not overtake the write, and another client must not get a reply to it.
         self.lease.append_barrier();
         self.stage = Stage::Flushing;
     }

@@ -1,4 +1,5 @@
-//! The end of a session: a reply that its client will not see is read to its end, and what the client has left behind is given back.
+//! The end of a session: a reply that its client will not see is read to its end, and the cursors and transactions of the client are given
+//! back.
 
 use std::{io, rc::Rc, time::Duration};
 
@@ -17,7 +18,8 @@ use super::{
 };
 use crate::{own_request, upstream::MongodbUpstream};
 
-/// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for no client, and its connection is closed.
+/// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for no client, and its connection is
+/// closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest silence within it. Default 250 ms: a server that works on for a client that is gone ends the operation when its connection

@@ -87,7 +87,7 @@ enum Event {
     Overdue,
 }
 
-/// A client that waits for a server or its reply, counted until it is dropped: a panic gives back what it counts.
+/// A client that waits for a server or its reply, counted until it is dropped: a panic gives its counts back.
 struct Busy<'a> {
     connection: &'a Connection,
     since: Time,
@@ -110,7 +110,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A client's session with what it holds.
+/// A client's session, its server and its buffers.
 pub(super) struct Life<'a> {
     pub(super) connection: &'a Rc<Connection>,
     pub(super) scene: Scene,

@@ -1,4 +1,4 @@
-//! Logins on the shell's side: delays behind wrong passwords, keys off the worker, and what operators see of a client.
+//! Logins on the shell's side: delays behind wrong passwords, keys off the worker, and the facts of a client that operators see.
 
 use std::mem;
 
@@ -53,7 +53,7 @@ impl Life<'_> {
         }
     }
 
-    /// Sends what the session has replied. A wrong password is answered behind its delay. `end`: the connection ends then.
+    /// Sends the session's reply. A wrong password is answered behind its delay. `end`: the connection ends then.
     pub(super) fn answer(&mut self, failures: u32, end: Option<Violation>) -> Result<(), CloseReason> {
         if self.session.login().failures() == failures {
             self.give_own();
@@ -103,7 +103,7 @@ impl Life<'_> {
         if matches!(self.stage, Stage::Request) { self.go_on() } else { Ok(()) }
     }
 
-    /// Shows operators who the client is, once it has logged in.
+    /// Shows operators the user of the client, once it has logged in.
     pub(super) fn show_login(&mut self) {
         let Some(user) = self.session.login().user() else {
             // A connection on which this user has logged in serves no other one.
@@ -123,7 +123,7 @@ impl Life<'_> {
         self.is_shown = true;
     }
 
-    /// Shows operators what the client says of itself in its first hello.
+    /// Shows operators the description that the client gives of itself in its first hello.
     pub(super) fn describe(&mut self, request: &Request<'_>) {
         if self.is_described {
             return;

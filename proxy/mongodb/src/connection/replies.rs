@@ -186,7 +186,7 @@ impl Replies {
         if self.compressor != Some(compressed.compressor) {
             return take_whole(&message, session, scene, sink);
         }
-        // The client reads what the server has packed.
+        // The client inflates the reply itself.
         let is_over = look_at(&message, session, scene, sink)?;
         sink.pass(packed);
         Ok(is_over)

@@ -1,4 +1,4 @@
-//! Replies of a server go to the client, and what follows when the server fails.
+//! Replies of a server go to the client; the consequences of a failure of the server.
 
 use weir_base::{error::Culprit, exchange::LossCause, time::turn, violation::Violation};
 use weir_engine::Output;
@@ -81,7 +81,7 @@ impl Life<'_> {
         }
     }
 
-    /// Bytes behind a request that wants no reply: the reply to the gateway's ping, and what a server says nevertheless.
+    /// Bytes behind a request that wants no reply: the reply to the gateway's ping, and replies of a server that answers nevertheless.
     fn on_ping_bytes(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         let received = &mut self.lease.relay_reply;
         received.extend_from_slice(chunk);

@@ -35,7 +35,7 @@ fn is_short(preference: Document<'_>) -> bool {
     preference.bytes().len() <= PREFERENCE_BYTES_MAX
 }
 
-/// The place of a client: what its session looks at, and what the shell notes of its commands.
+/// The place of a client: the surroundings of its session, and the notes of the shell about its commands.
 pub(super) struct Scene {
     pub(super) service: Rc<Service>,
     pub(super) settings: Rc<MongodbListenerSettings>,

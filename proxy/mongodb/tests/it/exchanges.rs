@@ -1,4 +1,4 @@
-//! Requests and their replies, and what becomes of them when a side leaves.
+//! Requests and their replies, also when a side leaves.
 
 use std::{net::Shutdown, time::Duration};
 

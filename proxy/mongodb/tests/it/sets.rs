@@ -1,4 +1,4 @@
-//! Replica sets: roles, read preferences, members, and what follows when a primary is gone.
+//! Replica sets: roles, read preferences, members, and the loss of a primary.
 
 use std::{
     sync::{

@@ -39,7 +39,7 @@ use weir_telemetry::{
 };
 use weir_upstream::{EndpointShare, settings::UpstreamSettings};
 
-/// How long a script waits for what must come.
+/// How long a script waits.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a client that waits for its output to be read.
 pub const MARKS: Watermarks = Watermarks { high: 64 << 10, low: 16 << 10 };
