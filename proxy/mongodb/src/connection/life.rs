@@ -3,11 +3,13 @@
 use std::{
     future::{Future, poll_fn},
     io,
+    panic::{AssertUnwindSafe, resume_unwind},
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
 };
 
+use futures_util::FutureExt as _;
 use weir_base::{
     time::{Time, turn},
     violation::Violation,
@@ -158,9 +160,17 @@ pub(super) struct Life<'a> {
 pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, peer: Peer) -> CloseReason {
     // In a box: a future keeps room for each value that it has moved.
     let mut life = Life::new(connection, stream, peer);
-    let reason = life.run(stream).await;
-    life.leave();
-    reason
+    match AssertUnwindSafe(life.run(stream)).catch_unwind().await {
+        Ok(reason) => {
+            life.leave();
+            reason
+        }
+        Err(panic) => {
+            // No pin of all clients may stay in use.
+            life.session.on_gone(false, &life.scene.io(None));
+            resume_unwind(panic)
+        }
+    }
 }
 
 impl<'a> Life<'a> {

@@ -7,6 +7,7 @@ use weir_mongodb_codec::reply::Reply;
 use weir_mongodb_session::Lost;
 
 use super::{
+    lease::Link,
     life::{Life, Stage, has_room_for},
     replies::{Sink, Taken},
 };
@@ -23,8 +24,8 @@ struct ToClient<'a> {
     handle: &'a ConnectionHandle,
     /// The last reply that was an error.
     error: Option<Reply>,
-    /// A write has happened, and its server may be no primary any more.
-    is_unsure: bool,
+    /// A write has happened, and its write concern has failed with this code. `Some(None)`: without one.
+    unsure: Option<Option<i32>>,
 }
 
 impl Sink for ToClient<'_> {
@@ -38,7 +39,9 @@ impl Sink for ToClient<'_> {
         if !reply.is_ok {
             self.error = Some(*reply);
         }
-        self.is_unsure |= reply.has_write_concern_error;
+        if reply.has_write_concern_error {
+            self.unsure = Some(reply.write_concern_code);
+        }
     }
 
     fn has_room_for(&mut self, bytes: usize) -> bool {
@@ -58,16 +61,14 @@ impl Life<'_> {
                 return self.server_broke(&Violation::rule("mongodb_reply_unexpected", Culprit::Upstream, text));
             }
         }
-        let mut sink =
-            ToClient { output: &self.output, handle: &self.connection.handle, error: None, is_unsure: false };
+        let mut sink = ToClient { output: &self.output, handle: &self.connection.handle, error: None, unsure: None };
         let taken = self.lease.replies.take(chunk, &mut self.session, &self.scene, &mut sink);
-        let ToClient { error, is_unsure, .. } = sink;
+        let ToClient { error, unsure, .. } = sink;
         if let Some(error) = error {
             self.note_error(&error);
         }
-        if is_unsure && let Some(server) = &self.lease.server {
-            // A step-down is one of its reasons. The next look shows it.
-            server.suspect();
+        if let Some(code) = unsure {
+            self.note_unsure(code);
         }
         match taken {
             Ok(Taken::More) if self.charge() => Ok(()),
@@ -103,9 +104,23 @@ impl Life<'_> {
         if let Some(metrics) = &tally.metrics {
             metrics.class(tally.class).errors.inc();
         }
-        if !reply.code.is_some_and(is_state_change) {
-            return;
+        drop(tally);
+        if reply.code.is_some_and(is_state_change) {
+            self.note_state_change();
         }
+    }
+
+    /// The write concern of a write that has happened has failed. A step-down is one of its reasons.
+    #[cold]
+    fn note_unsure(&self, code: Option<i32>) {
+        match code {
+            Some(code) if is_state_change(code) => self.note_state_change(),
+            Some(_) => {}
+            None => self.lease.server.iter().for_each(Link::suspect),
+        }
+    }
+
+    fn note_state_change(&self) {
         if let Some(server) = &self.lease.server {
             server.doubt();
         }

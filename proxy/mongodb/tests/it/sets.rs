@@ -229,4 +229,20 @@ fn an_error_of_the_write_concern_makes_a_look_come_at_once() {
     let before = server.looks();
     assert!(is_ok(&insert(&mut client)), "the error is the client's to judge");
     until("a look has come", || server.looks() > before + 1);
+    // Another reason than a step-down.
+    let full = Server::member(true, |_| {
+        Act::reply(|body| {
+            body.document("writeConcernError", |error| error.int32("code", 64));
+            body.double("ok", 1.0);
+        })
+    });
+    let mut setup = Setup::new(&[full.address]);
+    setup.upstream.heartbeat_interval = Duration::from_secs(60);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&insert(&mut client)));
+    let before = full.looks();
+    assert!(is_ok(&insert(&mut client)));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(full.looks(), before);
 }
