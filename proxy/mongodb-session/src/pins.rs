@@ -64,6 +64,15 @@ impl PinLimits {
     pub const SHARED: PinLimits = PinLimits { cursors_max: 10_000, transactions_max: 1_000, ..PinLimits::CONNECTION };
 }
 
+/// The longest use of a pin. Default 24 hours: no command runs as long, and a client whose session panicked leaves its use behind.
+const USE_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// Whether the time of a pin is over. It does not pass while requests use it.
+fn is_over(expires: Time, uses: u32, now: Time) -> bool {
+    let end = if uses == 0 { expires } else { expires.saturating_add(USE_MAX) };
+    end <= now
+}
+
 /// Cursors and transactions with their servers.
 #[derive(Debug)]
 pub struct Pins {

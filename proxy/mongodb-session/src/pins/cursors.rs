@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use weir_base::time::Time;
 
 use super::cleanup::Cleanup;
-use super::{Counts, ServerId};
+use super::{Counts, ServerId, is_over};
 use crate::users::Owner;
 
 /// The name of a cursor. A getMore must have the session of the command that has opened it: servers demand the same.
@@ -50,7 +50,7 @@ pub(super) struct Cursor {
 
 impl Cursor {
     pub(super) fn is_over(&self, now: Time) -> bool {
-        self.uses == 0 && self.expires <= now
+        is_over(self.expires, self.uses, now)
     }
 }
 

@@ -137,6 +137,18 @@ fn the_pins_of_an_owner_are_bounded_and_counted() {
 }
 
 #[test]
+fn a_use_without_an_end_does_not_keep_a_pin_for_ever() {
+    let mut pins = Pins::new(PinLimits::SHARED);
+    pins.note_cursor(cursor("ann", 1, 7), place(3), at(0));
+    assert!(pins.use_cursor(&cursor("ann", 1, 7)));
+    pins.begin_transaction(session("ann", 1), 5, ServerId(3), at(0));
+    assert!(pins.use_transaction(&session("ann", 1), 5));
+    assert_eq!(pins.expire(at(24 * 3_600)), []);
+    assert_eq!(pins.expire(at(24 * 3_600 + 600)).len(), 2);
+    assert!(pins.is_empty() && pins.holders.is_empty());
+}
+
+#[test]
 fn nothing_is_left_in_the_index_of_sessions() {
     let shared = Pins::new(PinLimits::SHARED);
     let mut pins = shared.beside(PinLimits::CONNECTION);

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use weir_base::time::Time;
 
 use super::cleanup::Cleanup;
-use super::{Counts, ServerId};
+use super::{Counts, ServerId, is_over};
 use crate::users::Owner;
 
 /// A logical session of an owner. Two owners with one session id have two sessions.
@@ -50,7 +50,7 @@ pub(super) struct Transaction {
 
 impl Transaction {
     pub(super) fn is_over(&self, now: Time) -> bool {
-        self.uses == 0 && self.expires <= now
+        is_over(self.expires, self.uses, now)
     }
 }
 
