@@ -85,7 +85,7 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> Req
             return end;
         }
         // The 3 KiB of a request serve the next one, of any connection: idle connections cost little.
-        match weir_engine::recycled(requests(&mut client, &mut parser, &mut may_be_http2)).await {
+        match weir_engine::recycled(|| requests(&mut client, &mut parser, &mut may_be_http2)).await {
             NoRequest::Yet => {}
             NoRequest::Ended(end) => return end,
         }
