@@ -29,6 +29,7 @@ pub mod isolation;
 pub mod lab_origin;
 pub mod mcp;
 pub mod metrics;
+pub mod mongodb;
 pub mod nginx;
 pub mod parity;
 pub mod port;

@@ -47,6 +47,15 @@ pub fn postgres(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup postgres-drivers`"))
 }
 
+/// A program or an interpreter of the tests of MongoDB: `ferretdb/ferretdb`, `go/mongodb`, `pymongo/bin/python`.
+///
+/// # Panics
+/// If it was not built.
+pub fn mongodb(name: &str) -> PathBuf {
+    let found = installed(&format!("mongodb/{name}"));
+    found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup mongodb mongodb-drivers`"))
+}
+
 /// The interpreter of Python that has the SDKs of language models.
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! `weir redis`, `weir http`, `weir tcp`, `weir postgres`, `weir ai`: the gateway in front of a server, without a file.
+//! `weir redis`, `weir http`, `weir tcp`, `weir postgres`, `weir mongodb`, `weir ai`: the gateway in front of a server, without a file.
 //!
 //! The command line becomes the text of a `weir.toml`, which goes through the loader like any other. `--write` shows that text.
 //!
@@ -7,12 +7,13 @@
 //! | `address` | the short forms of addresses |
 //! | `file` | the configuration that a command means, as text |
 //! | `probe` | one real request to the upstream, and the finding in a line |
-//! | `redis`, `http`, `tcp`, `postgres`, `ai` | one protocol each: its row, and its request |
+//! | `redis`, `http`, `tcp`, `postgres`, `mongodb`, `ai` | one protocol each: its row, and its request |
 
 pub mod address;
 mod ai;
 pub mod file;
 mod http;
+mod mongodb;
 mod postgres;
 pub mod probe;
 mod redis;
@@ -62,8 +63,14 @@ pub struct TlsRequest {
 }
 
 /// One row per protocol.
-pub const PROTOCOLS: &[&Protocol] =
-    &[&redis::PROTOCOL, &http::PROTOCOL, &tcp::PROTOCOL, &postgres::PROTOCOL, &ai::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[
+    &redis::PROTOCOL,
+    &http::PROTOCOL,
+    &tcp::PROTOCOL,
+    &postgres::PROTOCOL,
+    &mongodb::PROTOCOL,
+    &ai::PROTOCOL,
+];
 
 /// The protocol of this word.
 pub fn named(word: &str) -> Option<&'static Protocol> {

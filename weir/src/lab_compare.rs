@@ -51,6 +51,7 @@ const WARMUP_SHORT: Duration = Duration::from_secs(1);
                   publish and subscribe   haproxy\n  \
                   HTTP, WebSocket         nginx, haproxy, envoy\n  \
                   PostgreSQL              pgbouncer, pgpool\n  \
+                  MongoDB                 envoy, haproxy\n  \
                   TCP                     haproxy, envoy\n  \
                   language models         envoy, litellm, portkey\n  \
                   feature flags           unleash-edge\n\n\

@@ -52,7 +52,8 @@ const INVALID: u8 = 98;
                   h2c://          HTTP/2 in clear text\n  \
                   ws://, tcp://   messages that the server must send back\n  \
                   redis://        GET and SET; first writes 10,000 keys weir-load:N\n  \
-                  postgres://     SELECT from the accounts of pgbench\n\n\
+                  postgres://     SELECT from the accounts of pgbench\n  \
+                  mongodb://      find of one of 100,000 documents of lab.documents by _id\n\n\
                   Thresholds, with <, <=, >, >= or ==:\n  \
                   p50, p90, p95, p99, p99.9, p99.99, max, mean   latency, such as 5ms\n  \
                   errors   share of requests that failed, were refused, or were not sent because the target was slow, such as 0.1%\n  \
@@ -70,7 +71,7 @@ const INVALID: u8 = 98;
                   threshold was met but connections were lost\n  \
                   99   the target missed a threshold, or completed too few requests for its figure")]
 pub struct LoadArgs {
-    /// A URL (http://, h2c://, redis://, postgres://, ws://, tcp://), or the TOML file of a scenario.
+    /// A URL (http://, h2c://, redis://, postgres://, mongodb://, ws://, tcp://), or the TOML file of a scenario.
     #[arg(value_name = "URL|SCENARIO.toml")]
     what: String,
 

@@ -46,8 +46,8 @@ use crate::{
                   results/size.html. The last line of the output is the path of the page.\n\n\
                   Exit status: 0, a size was found; 1, no size was found; 2, wrong usage.")]
 pub struct SizeArgs {
-    /// Server behind the gateway: a URL (redis://, http://, postgres://, ws://, tcp://), which also selects the load, or with --scenario,
-    /// HOST:PORT or unix:/path.
+    /// Server behind the gateway: a URL (redis://, http://, postgres://, mongodb://, ws://, tcp://), which also selects the load, or with
+    /// --scenario, HOST:PORT or unix:/path.
     #[arg(long, value_name = "URL|HOST:PORT|unix:/path")]
     behind: String,
 

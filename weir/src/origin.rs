@@ -8,6 +8,7 @@ use weir_base::secret::Secret;
 mod ai;
 mod flags;
 mod http;
+mod mongodb;
 mod postgres;
 mod redis;
 mod tcp;
@@ -18,6 +19,7 @@ pub enum OriginCommand {
     Ai(ai::AiArgs),
     Flags(flags::FlagsArgs),
     Http(http::HttpArgs),
+    Mongodb(mongodb::MongodbArgs),
     Postgres(postgres::PostgresArgs),
     Redis(redis::RedisArgs),
     Tcp(tcp::TcpArgs),
@@ -28,6 +30,7 @@ pub fn run(command: &OriginCommand) -> Result<(), String> {
         OriginCommand::Ai(args) => ai::run(args),
         OriginCommand::Flags(args) => flags::run(args),
         OriginCommand::Http(args) => http::run(args),
+        OriginCommand::Mongodb(args) => mongodb::run(args),
         OriginCommand::Postgres(args) => postgres::run(args),
         OriginCommand::Redis(args) => redis::run(args),
         OriginCommand::Tcp(args) => tcp::run(args),

@@ -3,12 +3,14 @@
 //! | file | concept |
 //! |---|---|
 //! | [`postgres`] | pgbench's tables in a PostgreSQL, beside PgBouncer |
+//! | [`mongodb`] | the lab's own origin of MongoDB, beside Envoy and HAProxy |
 //! | [`ai`] | the lab's own origin of language models, beside Envoy, LiteLLM and Portkey |
 //! | [`flags`] | the lab's own origin of feature flags, beside Unleash Edge |
 //! | [`server`] | the PostgreSQL behind the gateways, with pgbench's tables |
 
 pub mod ai;
 pub mod flags;
+pub mod mongodb;
 pub mod postgres;
 pub mod server;
 
@@ -192,7 +194,7 @@ fn introduce(workspace: &Workspace, bench: &Bench, fillings: &[(&str, String)]) 
 mod tests {
     use super::*;
 
-    const BENCHES: [Bench; 3] = [postgres::BENCH, ai::BENCH, flags::BENCH];
+    const BENCHES: [Bench; 4] = [postgres::BENCH, mongodb::BENCH, ai::BENCH, flags::BENCH];
 
     #[test]
     fn words_are_read_and_unknown_ones_are_refused() {

@@ -47,38 +47,12 @@ const REDIS: &[&str] = &[
     "weir-upstream",
 ];
 
-/// The packages that the fuzz targets test.
-const FUZZED: &[&str] = &[
-    "weir-fuzz",
-    "weir-engine",
-    "weir-resp",
-    "weir-http-codec",
-    "weir-http2-codec",
-    "weir-websocket-codec",
-    "weir-postgres-codec",
-    "weir-mongodb-codec",
-    "weir-sasl",
-    "weir-sse-codec",
-    "weir-json-codec",
-    "weir-ai-session",
-    "weir-ai-translate",
-    "weir-mcp-session",
-    "weir-flags-codec",
-    "weir-flags-session",
-    "weir-postgres-session",
-    "weir-postgres-simulation",
-    "weir-mongodb-session",
-    "weir-mongodb-simulation",
-    "weir-redis-session",
-    "weir-redis-simulation",
-    "weir-http",
-    "weir-analysis",
-    "weir-spend",
-];
-
 /// The packages that decide the meaning of PostgreSQL sessions.
 const POSTGRES: &[&str] =
     &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
+
+/// The packages that decide the meaning of MongoDB sessions.
+const MONGODB: &[&str] = &["weir-mongodb", "weir-mongodb-session", "weir-mongodb-codec", "weir-sasl", "weir-upstream"];
 
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
@@ -102,6 +76,14 @@ const HTTP_PATHS: &[&str] = &[
     "examples/prometheus/",
 ];
 const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
+const MONGODB_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/mongodb/",
+    "tests/clients/mongodb/",
+    "tests/clients/postgres/python/checks.py",
+    "tests/Cargo.toml",
+    "weir/src/origin",
+];
 const AI_PATHS: &[&str] = &[
     "tests/src/",
     "tests/tests/ai/",
@@ -228,6 +210,17 @@ const LANES: &[Lane] = &[
         ..CODE
     },
     Lane {
+        name: "mongodb",
+        about: "MongoDB with real servers, the lab's scripted server, and drivers",
+        needs: &[Part::Servers, Part::Mongodb, Part::MongodbDrivers],
+        when: covers(&["weir-mongodb", "weir-origin"], PRODUCT, MONGODB_PATHS),
+        core: cores::MONGODB,
+        minutes: 8,
+        programs: true,
+        body: |run| products::all(run, "mongodb"),
+        ..CODE
+    },
+    Lane {
         name: "ai",
         about: "the AI gateway: the SDKs of OpenAI, Anthropic, MCP and A2A directly and through it, its ledger, and the load of the lab",
         needs: &[Part::AiSdks],
@@ -309,7 +302,7 @@ const LANES: &[Lane] = &[
         name: "fuzz",
         about: "a short fuzz run of each target, from its committed corpus",
         needs: &[Part::Compiler],
-        when: covers(&[], FUZZED, &[]),
+        when: covers(&[], fuzz::FUZZED, &[]),
         minutes: 12,
         work: Work::Compiles,
         body: fuzz::run,
@@ -401,6 +394,17 @@ const LANES: &[Lane] = &[
         work: Work::Waits,
         programs: true,
         body: suites::asyncpg,
+        ..CODE
+    },
+    Lane {
+        name: "suites:pymongo",
+        about: "PyMongo's own tests through Weir: they differ from a direct connection as listed",
+        needs: &[Part::Servers, Part::Mongodb, Part::PymongoSuite],
+        when: covers(&[], MONGODB, &["tests/suites/", "tests/src/", "tests/clients/mongodb/ferretdb/"]),
+        minutes: 7,
+        work: Work::Waits,
+        programs: true,
+        body: suites::pymongo,
         ..CODE
     },
     Lane {

@@ -27,6 +27,7 @@ Developer commands of Weir.
                                            (two hours); --quick: two blocks of each, into the folder of build
                                            output; --only PART,...: of it only these; --blocks N, --seconds N, --binary
                                            FILE, --folder FOLDER: of the results
+  cargo xtask bench mongodb [option ...]   the same of docs/results/mongodb.md
   cargo xtask bench ai [option ...]        the same of docs/results/ai.md
   cargo xtask bench flags [option ...]     the same of docs/results/flags.md
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
@@ -73,6 +74,10 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["tidy"] => Ok(tidy::run(&Workspace::load()?)?.print()),
         ["bench", "postgres", rest @ ..] => {
             bench::postgres::run(&Workspace::load()?, &bench::Request::parse(&bench::postgres::BENCH, rest)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["bench", "mongodb", rest @ ..] => {
+            bench::mongodb::run(&Workspace::load()?, &bench::Request::parse(&bench::mongodb::BENCH, rest)?)?;
             Ok(ExitCode::SUCCESS)
         }
         ["bench", "ai", rest @ ..] => {

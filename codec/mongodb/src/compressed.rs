@@ -1,12 +1,14 @@
 //! OP_COMPRESSED: another message behind a head of nine bytes. Weir relays it as it came; only a caller that needs the body inflates it.
+//! [`write`](write()) is for the two ends of a connection.
 //!
 //! Source: "OP_COMPRESSED" of the driver specifications. Every bound is known before the first byte is inflated: the size that the
 //! head claims, a ratio to the bytes that are there, and the size of a message.
 
 use std::io::Read as _;
 
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use ruzstd::decoding::StreamingDecoder;
+use ruzstd::encoding::{CompressionLevel, compress};
 
 use crate::error::{InflateError, MessageError};
 use crate::header::{HEADER_BYTES, Header, OpCode};
@@ -146,6 +148,62 @@ impl<'a> Compressed<'a> {
             out.truncate(start);
         }
         inflated
+    }
+}
+
+/// Appends a whole message, compressed. One that would shrink beyond what [`Compressed::inflate`] permits is appended as it is, which
+/// either side may do at any time.
+///
+/// # Errors
+/// `message` has no header of its own length, or is compressed.
+pub fn write(out: &mut Vec<u8>, message: &[u8], compressor: Compressor) -> Result<(), MessageError> {
+    let header = Header::read(message)?.ok_or(MessageError::Short)?;
+    if header.bytes != message.len() {
+        return Err(MessageError::Length { claimed: header.bytes as i32 });
+    }
+    if header.op_code == OpCode::Compressed {
+        return Err(MessageError::Nested);
+    }
+    let (start, data) = (out.len(), &message[HEADER_BYTES..]);
+    Header { bytes: 0, op_code: OpCode::Compressed, ..header }.write(out);
+    out.extend_from_slice(&header.op_code.number().to_le_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    out.push(compressor.number());
+    let head = out.len();
+    match compressor {
+        Compressor::Noop => out.extend_from_slice(data),
+        Compressor::Snappy => snappy_of(data, out),
+        Compressor::Zlib => zlib_of(data, out),
+        Compressor::Zstd => compress(data, &mut *out, CompressionLevel::Fastest),
+    }
+    let (bytes, compressed) = (out.len() - start, out.len() - head);
+    if bytes > MESSAGE_BYTES_MAX || data.len() > INFLATE_FREE_BYTES.max(compressed * INFLATE_RATIO_MAX) {
+        out.truncate(start);
+        out.extend_from_slice(message);
+    } else {
+        out[start..start + 4].copy_from_slice(&(bytes as u32).to_le_bytes());
+    }
+    Ok(())
+}
+
+fn snappy_of(data: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + snap::raw::max_compress_len(data.len()), 0);
+    let written = snap::raw::Encoder::new().compress(data, &mut out[start..]);
+    // Only a buffer that is too short, or data of 4 GiB, would fail.
+    out.truncate(start + written.unwrap_or(0));
+}
+
+fn zlib_of(data: &[u8], out: &mut Vec<u8>) {
+    let mut deflater = Compress::new(Compression::default(), true);
+    loop {
+        out.reserve(4096.max(data.len() / 8));
+        let read = deflater.total_in() as usize;
+        let status = deflater.compress_vec(&data[read..], out, FlushCompress::Finish);
+        // It fails on a wrong order of calls alone.
+        if !matches!(status, Ok(Status::Ok | Status::BufError)) {
+            return;
+        }
     }
 }
 

@@ -26,7 +26,9 @@ use crate::diagnostic::Diagnostics;
 use crate::document::At;
 use crate::protocols;
 use crate::reader::{Reader, header};
-use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection, UpstreamSection};
+use crate::sections::{
+    AdminSection, FileSection, LimitsSection, ListenerSection, RuntimeSection, TelemetrySection, UpstreamSection,
+};
 use crate::snapshot::{AdminSettings, Snapshot, TelemetrySettings};
 use crate::texts::Name;
 use crate::value::Value;
@@ -272,6 +274,16 @@ pub(crate) fn authority(endpoint: &Address, is_tls: bool) -> String {
 /// `listener[0].tls` as a header in a remedy.
 pub(crate) fn table_header(path: &str) -> String {
     format!("[{}]", header(path))
+}
+
+/// Whether only clients of this machine reach a listener.
+pub(crate) fn is_local(section: &ListenerSection) -> bool {
+    match section.bind.as_ref().map(|bind| &bind.value.0) {
+        Some(Address::Socket(address)) => address.ip().to_canonical().is_loopback(),
+        // A bind that is wrong was reported.
+        Some(Address::Unix(_)) | None => true,
+        Some(Address::Host { .. }) => false,
+    }
 }
 
 /// True for addresses of the internet. Inside a private network clear text is the rule, and a warning that always shows

@@ -6,6 +6,8 @@
 pub(crate) mod ai;
 pub(crate) mod flags;
 pub(crate) mod http;
+pub(crate) mod listed_users;
+pub(crate) mod mongodb;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod tcp;
@@ -345,6 +347,10 @@ protocols! {
     postgres Postgres {
         /// PostgreSQL's protocol 3.
         Postgres "postgres" "PostgreSQL"
+    }
+    mongodb Mongodb {
+        /// MongoDB's wire protocol.
+        Mongodb "mongodb" "MongoDB"
     }
     ai Ai {
         /// OpenAI's and Anthropic's APIs.

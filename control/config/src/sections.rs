@@ -221,7 +221,7 @@ section! {
         /// Certificates for clients that request one of their names (SNI). Other clients get `cert_file`.
         tables certificate: CertificateSection;
         /// Application protocols (ALPN), in order of preference. If absent, `["h2", "http/1.1"]` for HTTP, AI and flags, `["postgresql"]`
-        /// for PostgreSQL, and none for Redis and TCP.
+        /// for PostgreSQL, and none for Redis, MongoDB and TCP.
         optional alpn: Vec<At<Word>>;
     }
 }
@@ -251,7 +251,7 @@ section! {
         include own: UpstreamKeys;
         /// Maximum clients per worker that wait for a dedicated connection (pinned lane); further clients are refused at once.
         /// While no dedicated connection is free, a client that already has one is refused too. HTTP and TCP: requests per worker
-        /// and endpoint. PostgreSQL: clients per worker and pool, by default unlimited.
+        /// and endpoint. PostgreSQL and MongoDB: clients per worker and pool, by default unlimited.
         default lane_waiters_max: u32 = upstreams::LANE_WAITERS_MAX => 0..=COUNT_MAX;
         /// Maximum time that a client waits for an upstream connection (a lane).
         default lane_wait_timeout: Period = Period(upstreams::LANE_WAIT_TIMEOUT) => Period::secs(0)..=Period::secs(600);

@@ -11,6 +11,7 @@
 //! | `sessions` | the duties of a listener to each of its connections |
 //! | `connections` | the table of open connections, readable from any thread |
 //! | `linger` | the end of a connection that the gateway closes first |
+//! | `login` | parts of logins that protocols share: randomness, keys from passwords, the delay after wrong ones |
 //! | `reports` | mistakes of its peers, counted and reported |
 //! | `roster` | the open connections of one listener on one worker |
 //! | `share` | objects that the listeners of one worker share |
@@ -27,6 +28,7 @@ mod connections;
 mod departure;
 mod handle;
 mod linger;
+pub mod login;
 pub mod proxy_protocol;
 mod reports;
 mod roster;

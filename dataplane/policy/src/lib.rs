@@ -3,6 +3,7 @@
 //! | module | facts | verdict |
 //! |---|---|---|
 //! | [`http`] | head of a request, its peer; the policies of a listener or route | a response of the gateway's own, or none |
+//! | [`mongodb`] | class, collections and JavaScript of a command; the rules of a user | whether the user may run it |
 //! | [`postgres`] | statements of a text; the rules of a user | whether the user may run it |
 //! | [`redis`] | command, keys, channels of a request; a user's rules | whether the user may run it |
 //!
@@ -11,5 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod mongodb;
 pub mod postgres;
 pub mod redis;
+mod star;

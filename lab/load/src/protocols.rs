@@ -5,12 +5,14 @@
 //! | `redis` | RESP2: a mix of commands over a key space; `redis-pubsub`: messages to channels, heard by all that subscribe |
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
+//! | `mongodb` | the find or the insert of one document, in OP_MSG |
 //! | `postgres` | a SELECT of one account, or a transaction of TPC-B, for each request: simple, extended or prepared |
 //! | `ai` | a prompt for a language model, and its reply whole or as events |
 //! | `flags` | the feature flags of a backend, or those that are on for the context of a frontend |
 //! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | common parts of the versions of HTTP and of WebSocket: `[request]`, paths, bodies |
 //! | `messages` | common parts of echoes: the plan of messages and their check |
+//! | `scram` | common parts of logins by SCRAM |
 //!
 //! A new protocol is a file with its [`Protocol`], its `mod`, and its row in [`ALL`]. The generator, the trials and the
 //! commands ask the trait and name no protocol.
@@ -22,7 +24,7 @@ use weir_engine::Stream;
 use crate::requests::Planner;
 use crate::scenario::mistake::Problems;
 use crate::scenario::table::Table;
-use crate::scenario::{Ai, Command, Flags, KeySpace, Payload, Postgres, Request, Scenario};
+use crate::scenario::{Ai, Command, Flags, KeySpace, Mongodb, Payload, Postgres, Request, Scenario};
 use crate::shard::Shard;
 use crate::url::{Scheme, Url};
 use crate::wire::{Pending, Wire};
@@ -33,8 +35,10 @@ mod http;
 mod http1;
 mod http2;
 mod messages;
+mod mongodb;
 mod postgres;
 pub(crate) mod redis;
+mod scram;
 mod tcp;
 mod websocket;
 
@@ -46,6 +50,7 @@ pub const ALL: &[&dyn Protocol] = &[
     &http2::Http2,
     &websocket::WebSocket,
     &postgres::Postgres,
+    &mongodb::Mongodb,
     &tcp::Tcp,
     &ai::Ai,
     &flags::Flags,
@@ -231,6 +236,7 @@ pub struct Work {
     pub(crate) commands: Vec<Command>,
     pub(crate) request: Request,
     pub(crate) postgres: Postgres,
+    pub(crate) mongodb: Mongodb,
     pub(crate) ai: Ai,
     pub(crate) flags: Flags,
     pub(crate) channels: u32,

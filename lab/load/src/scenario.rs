@@ -42,7 +42,7 @@
 //! ```
 //!
 //! `redis-pubsub` has `channels = 100` in place of keys and commands: connections are subscribers then, and rates count the
-//! messages that they hear. HTTP, WebSocket, PostgreSQL and TCP have no keys and no commands. For HTTP and WebSocket, `[request]`
+//! messages that they hear. HTTP, WebSocket, PostgreSQL, MongoDB and TCP have no keys and no commands. For HTTP and WebSocket, `[request]`
 //! describes the requests further:
 //!
 //! ```text
@@ -73,6 +73,24 @@
 //! database = "shop"             # default the user
 //! password = "env:PGPASSWORD"   # or the password itself; left out: none
 //! accounts = 100_000            # of pgbench_accounts: 100,000 for each step of the scale
+//! ```
+//!
+//! MongoDB has a section of its own; `payload` is the size of a document, 1 KiB by default:
+//!
+//! ```text
+//! protocol = "mongodb"
+//! payload.size = "1KiB"
+//! [mongodb]
+//! operation = "mixed"           # find | insert | mixed: a request is the command for one document
+//! insert_percent = 20           # mixed: the share of inserts
+//! database = "lab"
+//! collection = "documents"
+//! documents = 100_000           # each find draws one of these, by its _id from 1 on
+//! user = "lab"                  # of the database admin
+//! password = "env:MONGO_PASSWORD" # or the password itself; left out: no login
+//! mechanism = "scram-sha-256"   # scram-sha-256 | scram-sha-1
+//! compressor = "zstd"           # snappy | zlib | zstd; left out: none
+//! load_balanced = false         # true: the client says so in hello, and the server must have a serviceId
 //! ```
 //!
 //! A language model behind OpenAI's API has a section of its own; `payload` is the text of a reply:
@@ -120,12 +138,14 @@ use crate::threshold::{self, Threshold};
 mod ai;
 mod flags;
 pub(crate) mod mistake;
+mod mongodb;
 pub(crate) mod read;
 pub(crate) mod table;
 
 pub use ai::{Ai, AiWorkload};
 pub use flags::{CONTEXTS, Flags, FlagsEndpoint};
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
+pub use mongodb::{Mongodb, Operation};
 pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse, parse_with};
 pub use table::parse_duration;
 
@@ -191,6 +211,8 @@ pub struct Scenario {
     pub request: Request,
     /// Login and form of the requests of PostgreSQL.
     pub postgres: Postgres,
+    /// Login and commands of MongoDB.
+    pub mongodb: Mongodb,
     /// Prompts and replies of language models.
     pub ai: Ai,
     /// Requests for feature flags.

@@ -250,6 +250,7 @@ mod tests {
             ("h2c://127.0.0.1:8080/x", "http2", "127.0.0.1:8080"),
             ("ws://127.0.0.1:8080/chat", "websocket", "127.0.0.1:8080"),
             ("postgres://127.0.0.1", "postgres", "127.0.0.1:5432"),
+            ("mongodb://127.0.0.1", "mongodb", "127.0.0.1:27017"),
             ("tcp://127.0.0.1:7", "tcp", "127.0.0.1:7"),
         ] {
             let load = load(url);
@@ -286,7 +287,7 @@ mod tests {
     fn a_url_that_no_load_can_be_made_of_names_the_remedy() {
         for (url, why) in [
             ("https://127.0.0.1/", "speaks no TLS; `weir lab compare --tls`"),
-            ("ftp://127.0.0.1/", "there are redis://, http://, h2c://, ws://, postgres://, tcp://"),
+            ("ftp://127.0.0.1/", "there are redis://, http://, h2c://, ws://, postgres://, mongodb://, tcp://"),
             ("redis://user:secret@127.0.0.1", "no user and no password"),
             ("redis://127.0.0.1/3", "a load of Redis has no path; leave out \"/3\""),
             ("tcp://127.0.0.1", "the port is missing"),

@@ -34,6 +34,11 @@ impl DelayedReplies {
         self.replies.is_empty()
     }
 
+    /// When the first reply is due.
+    pub(crate) fn first_due(&self) -> Option<Time> {
+        self.replies.front().map(|(due, _)| *due)
+    }
+
     pub(crate) fn push(&mut self, due: Time, reply: Vec<u8>) {
         if !reply.is_empty() {
             self.bytes += reply.len();

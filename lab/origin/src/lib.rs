@@ -8,6 +8,7 @@
 //! | [`ai`] | OpenAI's and Anthropic's HTTP APIs: texts, events, calls and usage that follow from the request, and a ledger of what was billed |
 //! | [`flags`] | Unleash's client API: feature flags that change, deltas, events, tokens, and a ledger of what was requested |
 //! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
+//! | [`mongodb`] | MongoDB's OP_MSG: documents that follow from the request, cursors, transactions, fail points |
 //! | [`postgres`] | PostgreSQL 3.0: rows that follow from the request, transaction blocks, prepared statements |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
 //! | [`tcp`] | TCP: every byte comes back |
@@ -20,6 +21,7 @@ mod delayed_replies;
 pub mod flags;
 pub mod http;
 mod input;
+pub mod mongodb;
 pub mod postgres;
 pub mod redis;
 pub mod relay;

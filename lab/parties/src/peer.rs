@@ -494,8 +494,8 @@ arguments = ["{port}", "{origin}"]
     fn the_built_in_peers_are_right_and_have_names_of_their_own() {
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
         let ours = ["weir", "weir-telemetry-off", "weir-capture-all", "weir-polling"];
-        // Redis, AI, flags, HTTP, PostgreSQL, TCP.
-        let ours = [&ours[..], &["weir-cache"], &ours, &ours, &ours, &ours, &ours].concat();
+        // Redis, AI, flags, HTTP, MongoDB, PostgreSQL, TCP.
+        let ours = [&ours[..], &["weir-cache"], &ours, &ours, &ours, &ours, &ours, &ours].concat();
         let (weir, others) = names.split_at(ours.len());
         assert_eq!(weir, ours);
         assert!(others.is_sorted_by(|one, next| one < next), "a name twice, or out of order: {others:?}");

@@ -78,7 +78,8 @@ impl Exchange {
         Exchange {
             asker: request.asker(),
             is_unacknowledged: request.is_unacknowledged(),
-            may_stream: request.flags.contains(Flags::EXHAUST_ALLOWED),
+            // Servers stream the batches of a cursor alone.
+            may_stream: command.name == b"getMore" && request.flags.contains(Flags::EXHAUST_ALLOWED),
             expected: request.id,
             replies: 0,
             session: command.session.copied(),

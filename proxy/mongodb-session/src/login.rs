@@ -74,6 +74,12 @@ impl Login {
         self.user.as_ref()
     }
 
+    /// Failures so far. The delay behind one is the shell's.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// The client has failed as often as it may. Close the connection behind the error.
     #[must_use]
     pub fn has_failed_too_often(&self) -> bool {

@@ -75,6 +75,17 @@ impl Pins {
         Pins { limits, cursors: Cursors::default(), transactions: Transactions::default() }
     }
 
+    /// Other bounds, for what is pinned from now on.
+    pub fn set_limits(&mut self, limits: PinLimits) {
+        self.limits = limits;
+    }
+
+    /// The owner has a cursor or a transaction.
+    #[must_use]
+    pub fn has_any(&self, owner: &Owner) -> bool {
+        self.cursors.count(owner) > 0 || self.transactions.count(owner) > 0
+    }
+
     /// Nothing is pinned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -151,12 +162,11 @@ impl Pins {
     }
 
     /// endSessions: cursors and transactions of these sessions are given back.
-    pub fn end_sessions(&mut self, keys: impl IntoIterator<Item = SessionKey>) -> Vec<Cleanup> {
-        let mut cleanups = Vec::new();
-        for key in keys {
-            cleanups.extend(self.transactions.take(&key));
-            cleanups.extend(self.cursors.take_session(&key));
-        }
+    pub fn end_sessions(&mut self, owner: &Owner, sessions: &[[u8; 16]]) -> Vec<Cleanup> {
+        let key = |session: &[u8; 16]| SessionKey { owner: owner.clone(), session: *session };
+        let mut cleanups: Vec<_> =
+            sessions.iter().filter_map(|session| self.transactions.take(&key(session))).collect();
+        cleanups.extend(self.cursors.take_sessions(owner, &sessions.iter().copied().collect()));
         cleanups
     }
 

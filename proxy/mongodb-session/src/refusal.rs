@@ -46,6 +46,12 @@ impl Refusal {
         )
     }
 
+    /// The command may be tried again as it is: nothing of it has left the gateway.
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        self.labels.contains(Labels::SYSTEM_OVERLOADED)
+    }
+
     /// A rule of the listener forbids the command.
     #[must_use]
     pub fn policy(text: impl Into<Cow<'static, str>>) -> Refusal {

@@ -83,29 +83,34 @@ pub(crate) enum Way {
 
 /// Finds the way of a command, and notes in the exchange what its reply may change.
 pub(crate) fn way(command: &Command<'_>, owner: &Owner, pins: &Pins, exchange: &mut Exchange) -> Result<Way, Refusal> {
-    let key = |id: i64| CursorKey { owner: owner.clone(), session: command.session.copied(), id };
+    let cursor_key = |id: i64| CursorKey { owner: owner.clone(), session: command.session.copied(), id };
     if let Some((session, number)) = transaction_of(command) {
         let key = SessionKey { owner: owner.clone(), session: *session };
         exchange.transaction = Some(Transaction { session: *session, number, part: Part::of(command) });
         exchange.cursor = command.cursor();
-        return in_transaction(&key, number, exchange, pins).map(Way::Take);
+        let want = in_transaction(&key, number, exchange, pins)?;
+        // A cursor of another owner stays out of reach within a transaction as well.
+        return match exchange.cursor.filter(|id| pins.cursor(&cursor_key(*id)).is_none()) {
+            Some(id) => Err(Refusal::cursor_not_found(id)),
+            None => Ok(Way::Take(want)),
+        };
     }
     match command.name {
         b"getMore" => {
-            // The server refuses another type.
-            let Some(id) = command.cursor() else { return Ok(Way::Take(Want::Any(ReadMode::Primary))) };
+            // Some servers take other types, and would take a cursor of another owner.
+            let Some(id) = command.cursor() else { return Err(weir_mongodb_codec::CommandError::Type.into()) };
             exchange.cursor = Some(id);
-            let server = pins.cursor(&key(id)).ok_or_else(|| Refusal::cursor_not_found(id))?;
+            let server = pins.cursor(&cursor_key(id)).ok_or_else(|| Refusal::cursor_not_found(id))?;
             Ok(Way::Take(Want::Server(server)))
         }
         b"killCursors" => {
             let ids = killed(command)?;
             let (mut found, mut unknown, mut server, mut is_one) = (Vec::new(), Vec::new(), None, true);
             for id in ids {
-                match pins.cursor(&key(id)) {
+                match pins.cursor(&cursor_key(id)) {
                     Some(place) => {
                         is_one &= *server.get_or_insert(place) == place;
-                        found.push((key(id), place));
+                        found.push((cursor_key(id), place));
                     }
                     None => unknown.push(id),
                 }
@@ -130,6 +135,7 @@ fn transaction_of<'a>(command: &Command<'a>) -> Option<(&'a [u8; 16], i64)> {
 fn in_transaction(key: &SessionKey, number: i64, exchange: &Exchange, pins: &Pins) -> Result<Want, Refusal> {
     let part = exchange.transaction.map(|transaction| transaction.part);
     match (part, pins.transaction(key, number)) {
+        (_, TransactionRoute::Foreign) => Err(Refusal::no_such_transaction(number)),
         // One that is repeated with its number is where it was.
         (Some(Part::Start), TransactionRoute::Unknown) if pins.has_room_for_transaction(key) => {
             Ok(Want::Any(ReadMode::Primary))

@@ -4,6 +4,7 @@
 
 use weir_mongodb_codec::BsonError;
 use weir_mongodb_codec::bson::{Document, Kind, Value};
+use weir_mongodb_codec::compressed::Compressor;
 
 use crate::face::{TopologyVersion, WireVersions};
 
@@ -68,6 +69,8 @@ pub struct ServerHello {
     pub service_id: Option<[u8; 12]>,
     /// `saslSupportedMechs`: kinds of SCRAM that the user has.
     pub mechanisms: Option<Vec<weir_sasl::Mechanism>>,
+    /// `compression`: compressors of the list that was sent which the server has, in the order of that list.
+    pub compressors: Vec<Compressor>,
     /// `helloOk`: the server knows hello.
     pub is_hello_known: bool,
 }
@@ -147,6 +150,10 @@ impl ServerHello {
                 let counter = field(b"counter").and_then(Value::as_integer);
                 let version = process_id.zip(counter);
                 self.topology = version.map(|(process_id, counter)| TopologyVersion { process_id, counter });
+            }
+            b"compression" => {
+                let names = texts(value)?;
+                self.compressors = names.iter().filter_map(|name| Compressor::from_name(name)).collect();
             }
             b"serviceId" => self.service_id = value.as_object_id(),
             b"saslSupportedMechs" => {

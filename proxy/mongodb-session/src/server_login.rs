@@ -16,6 +16,7 @@ mod failure;
 mod identity;
 
 use weir_mongodb_codec::bson::{Document, Writer};
+use weir_mongodb_codec::compressed::Compressor;
 use weir_mongodb_codec::frame::Framer;
 use weir_mongodb_codec::message::{self, Flags, Ids, Message};
 use weir_mongodb_codec::reply::{self, Reply};
@@ -38,6 +39,8 @@ const COMMAND_NOT_FOUND: i32 = 59;
 pub struct ServerLogin {
     identity: ServerIdentity,
     nonce: Nonce,
+    /// Compressors that the connection may use, the best one first.
+    compressors: Vec<Compressor>,
     /// The id of the last message of ours.
     request: i32,
     phase: Phase,
@@ -86,7 +89,14 @@ impl ServerLogin {
     /// A new connection. The nonce was never used.
     #[must_use]
     pub fn new(identity: ServerIdentity, nonce: Nonce) -> ServerLogin {
-        ServerLogin { identity, nonce, request: 0, phase: Phase::New, hello: ServerHello::default() }
+        let (compressors, hello) = (Vec::new(), ServerHello::default());
+        ServerLogin { identity, nonce, compressors, request: 0, phase: Phase::New, hello }
+    }
+
+    /// Offers these compressors. Those that the server has as well are in [`ServerHello::compressors`].
+    #[must_use]
+    pub fn with_compressors(self, compressors: Vec<Compressor>) -> ServerLogin {
+        ServerLogin { compressors, ..self }
     }
 
     /// Writes the first message.
@@ -209,13 +219,17 @@ impl ServerLogin {
     fn say_hello(&mut self, is_legacy: bool, out: &mut Vec<u8>) {
         // A proof of SHA-256 is worth the attempt: newer servers answer it at once.
         let speculation = Exchange::speculative(&self.identity, self.nonce.clone());
-        let identity = self.identity.clone();
+        let (identity, compressors) = (self.identity.clone(), self.compressors.clone());
         self.send(out, |body| {
             body.int32(if is_legacy { "isMaster" } else { "hello" }, 1);
             if is_legacy {
                 body.bool("helloOk", true);
             }
             identity.write_metadata(body);
+            if !compressors.is_empty() {
+                let names = compressors.iter().map(|compressor| compressor.name());
+                body.array("compression", names, |writer, name, compressor| writer.string(name, compressor));
+            }
             if let Some(user) = identity.mechanisms_of() {
                 body.string("saslSupportedMechs", user);
             }

@@ -24,7 +24,7 @@ use weir_base::error::Culprit;
 use weir_base::time::Time;
 use weir_base::violation::Violation;
 use weir_mongodb_codec::command::Command;
-use weir_mongodb_codec::header::Header;
+use weir_mongodb_codec::header::{HEADER_BYTES, Header};
 use weir_mongodb_codec::limits::{MESSAGE_BYTES_MAX, PREAUTH_MESSAGE_BYTES_MAX};
 use weir_mongodb_codec::message::Flags;
 use weir_mongodb_codec::reply::Reply;
@@ -158,6 +158,21 @@ impl Session {
         matches!(self.state, State::Idle) && self.own.is_empty()
     }
 
+    /// Cursors or transactions of this connection's own are pinned.
+    #[must_use]
+    pub fn has_pins(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// Refuses a message that the shell cannot hold as far as its body. `first` begins with its header.
+    pub fn refuse_unread(&mut self, header: &Header, first: &[u8], refusal: &Refusal, out: &mut Vec<u8>) {
+        let bits = first.get(HEADER_BYTES..).and_then(<[u8]>::first_chunk);
+        let flags = bits.map_or(Flags::empty(), |bits| Flags::from_bits_truncate(u32::from_le_bytes(*bits)));
+        let wants_reply = !flags.contains(Flags::MORE_TO_COME);
+        let id = self.next_id();
+        Asker { id: header.request, form: Form::Msg, wants_reply }.refuse(out, id, refusal);
+    }
+
     /// Takes commands that the shell sends on the gateway's own behalf.
     pub fn cleanups(&mut self) -> Vec<Cleanup> {
         std::mem::take(&mut self.cleanups)
@@ -261,7 +276,7 @@ impl Session {
     /// The last byte of a reply has come.
     ///
     /// # Errors
-    /// The reply must not be what it is. Close the server's connection and the client's.
+    /// The reply must not be what it is. Close the server's connection and call [`Session::on_server_lost`].
     pub fn on_reply<I: Io>(
         &mut self,
         header: &Header,
@@ -275,7 +290,13 @@ impl Session {
             State::Left(exchange, server) => (exchange, server, true),
             _ => return Ok(AfterReply::Return),
         };
-        let follows = exchange.note(header, flags)?;
+        let follows = match exchange.note(header, flags) {
+            Ok(follows) => follows,
+            Err(violation) => {
+                self.state = if is_left { State::Left(exchange, server) } else { State::Open(exchange, server) };
+                return Err(violation);
+            }
+        };
         self.note_cursor(&exchange, server, reply, is_left, io);
         self.note_transaction(&exchange, reply, io);
         match (follows, is_left) {
@@ -364,9 +385,8 @@ impl Session {
 
     fn end_sessions<I: Io>(&mut self, command: &Command<'_>, io: &I) {
         let owner = self.owner();
-        let keys: Vec<_> =
-            ended(command).into_iter().map(|session| SessionKey { owner: owner.clone(), session }).collect();
-        let cleanups = self.with_pins(io, |pins| pins.end_sessions(keys));
+        let sessions = ended(command);
+        let cleanups = self.with_pins(io, |pins| pins.end_sessions(&owner, &sessions));
         self.cleanups.extend(cleanups);
     }
 

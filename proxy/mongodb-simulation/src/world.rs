@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_base::{Rng, Time};
 use weir_mongodb_codec::header::Header;
 use weir_mongodb_codec::message::{self, Flags, Ids};
-use weir_mongodb_codec::reply::ReplyFollower;
+use weir_mongodb_codec::reply::{Labels, ReplyFollower};
 use weir_mongodb_session::login::{LoginPolicy, Peer};
 use weir_mongodb_session::pins::{Cleanup, PinLimits, ServerId};
 use weir_mongodb_session::{AfterReply, Leave, Lost, Next, Refusal, Request, Session, Want};
@@ -217,7 +217,7 @@ impl World {
     fn refuse(&mut self, at: usize) {
         let connection = &mut self.connections[at];
         let mut out = Vec::new();
-        connection.session.on_no_server(&Refusal::overloaded("gone"), &self.io, &mut out);
+        connection.session.on_no_server(&Refusal::host_unreachable(Labels::empty()), &self.io, &mut out);
         let sent = connection.sent.take().expect("a request");
         match sent {
             Sent::Unacknowledged => assert!(out.is_empty()),

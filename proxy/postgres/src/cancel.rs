@@ -23,8 +23,7 @@ use weir_postgres_codec::Version;
 use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MAX};
 
 use self::sources::CancelSources;
-use crate::entropy;
-use crate::penalty::network;
+use weir_listener::login::{entropy, network};
 use crate::relay::{ForeignCancel, Over, UpgradeRelay};
 
 /// The time of a forwarded request, and of the client that waits for it. Default 10 s, as PgBouncer's `cancel_wait_timeout`.

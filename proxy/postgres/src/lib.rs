@@ -20,8 +20,6 @@
 //! | `console` | the admin console, database `pgbouncer` |
 //! | `listen` | LISTEN for all clients through one connection |
 //! | `lookup` | users that the server knows: `auth_query` |
-//! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
-//! | `entropy` | random bytes for many logins at once |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
@@ -31,14 +29,11 @@ mod cancel;
 mod cancelling;
 mod connection;
 mod console;
-mod derivation;
-mod entropy;
 mod inventory;
 mod listen;
 mod lookup;
 mod metrics;
 mod pauses;
-mod penalty;
 mod relay;
 mod role;
 mod route;

@@ -13,6 +13,7 @@ use std::{
 
 use weir_base::error::Culprit;
 use weir_engine::{Output, Stream};
+use weir_listener::login::{derive, entropy};
 use weir_postgres_codec::frontend;
 use weir_postgres_session::{
     CancelTarget, Recovered, Recovery, ServerParcel, ServerState, Value, WorkerShare,
@@ -29,8 +30,6 @@ use weir_upstream::{
 };
 
 use crate::{
-    derivation::derive,
-    entropy,
     listen::Hubs,
     role::RoleWatch,
     settings::{AuthQuerySettings, PostgresDatabaseSettings, PostgresUpstreamSettings, TargetSessionAttrs},

@@ -4,11 +4,15 @@ use std::{
     any::Any,
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
-use weir_base::{Secret, time::turn};
-use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
+use weir_base::time::turn;
+use weir_listener::{
+    Arrival, ConnectionFuture, CoreShare, Sessions, is_among,
+    login::{Penalties, entropy},
+    settings::ListenerSettings,
+};
 use weir_postgres_session::{WorkerShare, login::LoginPolicy, users::Users};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
@@ -22,7 +26,6 @@ use crate::{
     lookup::Lookups,
     metrics::{CancelOutcome, ListenerMetrics},
     pauses::{self, PauseNotice},
-    penalty::Penalties,
     relay::{PauseOrder, UpgradeRelay},
     route::Routes,
     rules::Judges,
@@ -54,7 +57,8 @@ impl Made {
     ) -> Self {
         let tls = listener.tls.is_some();
         let mock_forms = settings.users.forms();
-        let policy = LoginPolicy { tls, mock_forms, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
+        let policy =
+            LoginPolicy { tls, mock_forms, ..LoginPolicy::new(settings.rules.clone(), entropy::process_secret()) };
         let routes = Rc::new(Routes::new(&settings, upstreams));
         let settings = Rc::new(settings);
         Self { routes, file: settings.clone(), settings, policy: Arc::new(policy) }
@@ -89,21 +93,6 @@ fn derive(users: &Users) {
         }
     };
     weir_engine::spawn(all).detach();
-}
-
-/// Random bytes of the process: users that do not exist have the same salt at all its workers.
-pub(crate) fn mock_secret() -> Secret {
-    Secret::from(&random_bytes()[..])
-}
-
-fn random_bytes() -> &'static [u8; 32] {
-    static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
-    SECRET.get_or_init(|| {
-        let mut bytes = [0; 32];
-        // Without randomness no login gets as far as to show a salt.
-        let _ = aws_lc_rs::rand::fill(&mut bytes);
-        bytes
-    })
 }
 
 /// One listener on one worker.
@@ -149,7 +138,7 @@ impl Service {
             cancelling: Cancelling::default(),
             shared,
             judges: Judges::default(),
-            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
+            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *entropy::process_bytes())),
             penalties: Penalties::default(),
             lookups: Lookups::default(),
             made: RefCell::new(made),

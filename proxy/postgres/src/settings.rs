@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weir_base::Secret;
+use weir_listener::login::entropy::process_secret;
 use weir_postgres_session::users::{User, Users};
 pub use weir_postgres_session::{
     PoolMode, SessionSettings,
@@ -13,7 +14,7 @@ pub use weir_postgres_session::{
 use weir_sasl::{Mechanism, ScramVerifier};
 use weir_upstream::pooled::PooledSettings;
 
-use crate::{rules::StatementRules, service::mock_secret};
+use crate::rules::StatementRules;
 
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
 pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -159,7 +160,7 @@ pub fn users<'a>(stored: impl IntoIterator<Item = (&'a [u8], &'a Secret)>) -> Us
 /// A user with its stored password. The salt of a plain one is that which a user of the name has that does not exist: neither a
 /// reload nor a new user shows in it.
 pub(crate) fn user(name: &[u8], password: &Secret) -> User {
-    let none = ScramVerifier::mock(Mechanism::ScramSha256, name, &mock_secret(), 1);
+    let none = ScramVerifier::mock(Mechanism::ScramSha256, name, &process_secret(), 1);
     let mut salt = [0; _];
     salt.copy_from_slice(&none.challenge().salt);
     User::new(name, password, &salt)

@@ -81,6 +81,18 @@ catalog! {
         POSTGRES_PAUSED = gauge "weir_postgres_paused_databases" ["listener"] "Databases stopped by PAUSE or KILL until RESUME. A command for all databases adds one. Listeners with the same upstream share its pauses.";
         POSTGRES_NOTIFICATIONS = counter "weir_postgres_notifications_total" ["listener"] "Notifications sent to clients that listen through a shared server connection, counted once per client.";
         POSTGRES_LISTEN_GAPS = counter "weir_postgres_listen_gaps_total" ["upstream", "endpoint"] "Losses of a shared server connection on which clients listen. Notifications sent until it is restored are lost. `weir_lanes_open` counts these connections with the kind `subscription`.";
+        MONGODB_LOGINS = counter "weir_mongodb_logins_total" ["listener"] "MongoDB clients that logged in.";
+        MONGODB_COMMANDS = counter "weir_mongodb_commands_total" ["listener", "database", "class"] "Commands of MongoDB clients for a server, by class: `read`, `write`, `ddl`, `transaction`, `session`, `connection`, `admin`, `dangerous`. The database is `other` beyond 64 names.";
+        MONGODB_ERRORS = counter "weir_mongodb_error_replies_total" ["listener", "database", "class"] "Replies of MongoDB servers with `ok: 0`.";
+        MONGODB_COMMAND_SECONDS = counter "weir_mongodb_command_seconds_total" ["listener", "database", "class"] "Total time of commands from their arrival to the end of their reply, including the wait for a server connection.";
+        MONGODB_WAIT_SECONDS = counter "weir_mongodb_wait_seconds_total" ["listener", "database"] "Total time that MongoDB clients waited for a server connection, without waits that failed.";
+        MONGODB_READ_BYTES = counter "weir_mongodb_read_bytes_total" ["listener", "database"] "Bytes of commands for a server.";
+        MONGODB_WRITTEN_BYTES = counter "weir_mongodb_written_bytes_total" ["listener", "database"] "Bytes of replies of servers.";
+        MONGODB_CURSORS = gauge "weir_mongodb_cursors" ["listener"] "Open cursors that any connection of their user may continue, without those of clients in load-balanced mode. Updated every 5 s.";
+        MONGODB_TRANSACTIONS = gauge "weir_mongodb_transactions" ["listener"] "Transactions under way or committed within the last minute, without those of clients in load-balanced mode. Updated every 5 s.";
+        MONGODB_CLEANUPS = counter "weir_mongodb_cleanups_total" ["listener", "kind", "outcome"] "Commands that the gateway sent for cursors (`cursor`) and transactions (`transaction`) that lost their client, by outcome: `done`; `server_gone`, `no_server` or `lost` without a reply; `dropped`, because too many waited.";
+        MONGODB_INFLATED_BYTES = counter "weir_mongodb_inflated_bytes_total" ["listener", "compressor"] "Bytes of compressed messages of clients after inflating.";
+        MONGODB_RULES = counter "weir_mongodb_rules_total" ["listener", "rule", "action"] "Commands that a rule fits, by action: `deny`, `observe`. The label `rule` is the name of the rule, or `dangerous`, `default`, `read_only` or `not_analysed`.";
         AI_REQUESTS = counter "weir_ai_requests_total" ["listener", "model"] "Requests that an AI listener sent to a provider, by the name of the model in the configuration; `any` if the configuration names no models.";
         AI_FLAGGED = counter "weir_ai_flagged_requests_total" ["listener", "model", "flag"] "Requests to AI providers whose tokens the gateway estimated in whole or in part (`estimated`), or whose response did not complete (`partial`). One request can have both flags.";
         AI_TOKENS = counter "weir_ai_tokens_total" ["listener", "model", "kind"] "AI tokens charged: `input`, including `cached_input`, `cache_write` and `audio_input`, and `output`, including `reasoning` and `audio_output`.";
@@ -218,7 +230,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("user", "names of the users of a listener"),
     (
         "database",
-        "names of the databases of a PostgreSQL listener as clients write them; databases beyond the first 64 of a listener are `other`",
+        "names of the databases of a PostgreSQL or MongoDB listener as clients write them; databases beyond the first 64 of a listener are `other`",
     ),
     ("endpoint", "addresses in `endpoints`; for requests for flags the endpoint of the Unleash API, and `none`"),
     ("environment", "environments of the tokens with which a flags listener fetches flags; empty without an upstream"),
@@ -231,15 +243,15 @@ pub const LABELS: &[(&str, &str)] = &[
     ("command", "names in the command table, and `unknown`"),
     (
         "class",
-        "for requests, the class of a Redis command (`read`, `write`, `local`, …) or the HTTP method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`; for HTTP responses `1xx` to `5xx` by status (for a gRPC call, the HTTP status that corresponds to its gRPC status), `broken` if the response did not complete because of the upstream or the gateway, `aborted` if because of the client (it disconnected, did not read or broke a rule)",
+        "for requests, the class of a Redis command (`read`, `write`, `local`, …) or of a MongoDB command (`read`, `write`, `ddl`, …), or the HTTP method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`; for HTTP responses `1xx` to `5xx` by status (for a gRPC call, the HTTP status that corresponds to its gRPC status), `broken` if the response did not complete because of the upstream or the gateway, `aborted` if because of the client (it disconnected, did not read or broke a rule)",
     ),
     (
         "stage",
-        "`parse`, `policy`, `lane_wait`, `encode`, `write`. HTTP has no `write`, and its `encode` is that of the last piece of a response. TCP has `parse` (the TLS hello) and `lane_wait` (the connection to the upstream). PostgreSQL has only `lane_wait` (the wait for a server connection)",
+        "`parse`, `policy`, `lane_wait`, `encode`, `write`. HTTP has no `write`, and its `encode` is that of the last piece of a response. TCP has `parse` (the TLS hello) and `lane_wait` (the connection to the upstream). PostgreSQL and MongoDB have only `lane_wait` (the wait for a server connection)",
     ),
     (
         "kind",
-        "for upstream connections `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`; for tokens `input` and `output` with their parts",
+        "for upstream connections `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`; for tokens `input` and `output` with their parts; for cleanups of MongoDB `cursor`, `transaction`",
     ),
     ("reason", "stable words of the program, never text of a client"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),
@@ -256,8 +268,9 @@ pub const LABELS: &[(&str, &str)] = &[
     ("family", "metric names"),
     ("route", "route patterns of the admin API; names of the routes of HTTP listeners, `default`, and `other`"),
     ("side", "`client` or `server`"),
-    ("rule", "names of the rules of a PostgreSQL listener, and words for denials without a rule"),
-    ("action", "`deny`, `log`, `count`"),
+    ("rule", "names of the rules of a PostgreSQL or MongoDB listener, and words for denials without a rule"),
+    ("action", "`deny`, `log`, `count`, `observe`"),
+    ("compressor", "`zstd`, `snappy`, `zlib`"),
     ("event", "stable words for events of PostgreSQL sessions"),
     ("code", "HTTP status codes"),
     ("sender", "sender of a WebSocket frame: `client`, `origin`"),

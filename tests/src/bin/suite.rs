@@ -1,4 +1,4 @@
-//! `suite <redis|redis-py|go-redis|asyncpg> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]`: runs a test suite
+//! `suite <redis|redis-py|go-redis|asyncpg|pymongo> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]`: runs a test suite
 //! that others wrote, directly and through Weir, and holds what differs against `tests/suites/<suite>.toml`.
 //!
 //! `source` is the suite's source tree. With `--weir-only` the suite runs through Weir first, and directly only if something is
@@ -16,7 +16,7 @@ use weir_tests::suite::outcome::{TestOutcome, TestOutcomes};
 use weir_tests::suite::verdict::{Verdict, judge};
 use weir_tests::suite::{Direct, Plan, Suite, run_both};
 
-const USAGE: &str = "usage: suite <redis|redis-py|go-redis|asyncpg> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]";
+const USAGE: &str = "usage: suite <redis|redis-py|go-redis|asyncpg|pymongo> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]";
 
 struct Options {
     suite: Suite,

@@ -1,4 +1,4 @@
-//! Test suites that others wrote: Redis's own, redis-py's, go-redis's, asyncpg's. Each runs directly against a server and through Weir at
+//! Test suites that others wrote: Redis's own, redis-py's, go-redis's, asyncpg's, PyMongo's. Each runs directly against a server and through Weir at
 //! the same time, and what differs is held against a committed list (`tests/suites/*.toml`) with a reason for each test. A change
 //! of the gateway cannot reach the direct side: the list may stand for it. TESTING.md says what the lists hold and how a line
 //! gets in and out.
@@ -31,11 +31,13 @@ pub enum Suite {
     GoRedis,
     /// The tests in asyncpg's source distribution, for an existing server.
     Asyncpg,
+    /// The tests in PyMongo's source distribution.
+    Pymongo,
 }
 
 impl Suite {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Redis, Self::RedisPy, Self::GoRedis, Self::Asyncpg];
+    pub const ALL: [Self; 5] = [Self::Redis, Self::RedisPy, Self::GoRedis, Self::Asyncpg, Self::Pymongo];
 
     /// As the lanes, the lists and the command line call it.
     pub fn name(self) -> &'static str {
@@ -44,6 +46,7 @@ impl Suite {
             Self::RedisPy => "redis-py",
             Self::GoRedis => "go-redis",
             Self::Asyncpg => "asyncpg",
+            Self::Pymongo => "pymongo",
         }
     }
 
@@ -51,7 +54,7 @@ impl Suite {
     pub fn part_of(self, test: &str) -> &str {
         let end = match self {
             Self::Redis => ": ",
-            Self::RedisPy | Self::Asyncpg => "::",
+            Self::RedisPy | Self::Asyncpg | Self::Pymongo => "::",
             Self::GoRedis => return "",
         };
         test.split_once(end).map_or("", |(part, _)| part)
@@ -64,7 +67,7 @@ pub struct Plan<'a> {
     pub suite: Suite,
     /// Its source tree.
     pub source: &'a Path,
-    /// Interpreter of the environment that has pytest; only redis-py and asyncpg need it.
+    /// Interpreter of the environment that has pytest; those of Python need it.
     pub python: &'a Path,
     /// Tests to leave out, and known differences.
     pub list: &'a List,
@@ -103,11 +106,11 @@ impl Plan<'_> {
 pub fn run_both(plan: &Plan<'_>) -> Result<(TestOutcomes, TestOutcomes), String> {
     let built: Option<PathBuf> = match plan.suite {
         Suite::GoRedis => Some(ginkgo::build(plan.source)?),
-        Suite::Redis | Suite::RedisPy | Suite::Asyncpg => None,
+        Suite::Redis | Suite::RedisPy | Suite::Asyncpg | Suite::Pymongo => None,
     };
     let side = |via: Via| match plan.suite {
         Suite::Redis => tcl::run(plan, via),
-        Suite::RedisPy | Suite::Asyncpg => pytest::run(plan, via),
+        Suite::RedisPy | Suite::Asyncpg | Suite::Pymongo => pytest::run(plan, via),
         Suite::GoRedis => ginkgo::run(plan, built.as_deref().unwrap_or(Path::new("")), via),
     };
     if plan.direct == Direct::Listed {

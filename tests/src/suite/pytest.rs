@@ -1,4 +1,4 @@
-//! redis-py's and asyncpg's own tests, by pytest. Outcomes come from its report log, which is one JSON object a line.
+//! redis-py's, asyncpg's and PyMongo's own tests, by pytest. Outcomes come from its report log, which is one JSON object a line.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,25 +14,37 @@ use crate::suite::{Plan, Suite};
 const DEADLINE: Duration = Duration::from_secs(420);
 
 /// For one test. redis-py's own setting is 30 s; asyncpg has tests that wait for timeouts.
-const TEST_SECONDS: [(Suite, &str); 2] = [(Suite::RedisPy, "30"), (Suite::Asyncpg, "60")];
+const TEST_SECONDS: [(Suite, &str); 3] = [(Suite::RedisPy, "30"), (Suite::Asyncpg, "60"), (Suite::Pymongo, "60")];
 
 /// Runs one side.
 ///
 /// # Errors
 /// If the suite cannot be started.
 pub fn run(plan: &Plan<'_>, via: Via) -> Result<TestOutcomes, String> {
-    let stand = if plan.suite == Suite::Asyncpg { Stand::postgres(via) } else { Stand::redis(via) };
+    let stand = match plan.suite {
+        Suite::Asyncpg => Stand::postgres(via),
+        Suite::Pymongo => Stand::mongodb(via),
+        _ => Stand::redis(via),
+    };
     let seconds = TEST_SECONDS.into_iter().find(|(suite, _)| *suite == plan.suite).map_or("30", |(_, seconds)| seconds);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (output, report) = (folder.path().join("pytest.log"), folder.path().join("report.jsonl"));
     let mut command = Command::new(plan.python);
     command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", seconds]);
     command.arg("--report-log").arg(&report);
-    if plan.suite == Suite::Asyncpg {
+    match plan.suite {
         // As its own settings: pytest fails while it prints a deep recursion in its own form.
-        command.args(["--import-mode=importlib", "--tb=native"]).envs(stand.libpq_environment());
-    } else {
-        command.args(["--redis-url", &format!("redis://{}/0", stand.address())]);
+        Suite::Asyncpg => {
+            command.args(["--import-mode=importlib", "--tb=native"]).envs(stand.libpq_environment());
+        }
+        Suite::Pymongo => {
+            let address = stand.address();
+            command.args(["-p", "ferretdb", "-o", "asyncio_mode=auto", "--tb=short"]);
+            command.env("DB_IP", address.ip().to_string()).env("DB_PORT", address.port().to_string());
+        }
+        _ => {
+            command.args(["--redis-url", &format!("redis://{}/0", stand.address())]);
+        }
     }
     let tests = plan.list.tests_not_run(via);
     let markers: Vec<&str> = plan.list.markers_left_out().collect();
@@ -61,7 +73,8 @@ const PLUGIN_REASON: &str = "left out by the list";
 /// Every file with tests, as paths in the source tree.
 fn files(plan: &Plan<'_>) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    collect(plan.source, Path::new("tests"), &mut found).map_err(|error| format!("the tests of the suite: {error}"))?;
+    let folder = if plan.suite == Suite::Pymongo { "test" } else { "tests" };
+    collect(plan.source, Path::new(folder), &mut found).map_err(|error| format!("the tests of the suite: {error}"))?;
     found.sort();
     match plan.list.parts_left_out().find(|part| !found.iter().any(|file| file == part)) {
         Some(part) => Err(format!("stale: the suite has no file `{part}`, which the list leaves out")),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::gateway::{Config, Gateway};
+use crate::mongodb::FerretDb;
 use crate::postgres::{Major, PASSWORD, Postgres};
 use crate::server::{Kind, Options, Server};
 
@@ -20,6 +21,7 @@ pub enum Via {
 enum Backend {
     Redis(Server),
     Postgres(Postgres),
+    Mongodb(FerretDb),
 }
 
 /// A server without data, and what is in front of it.
@@ -64,6 +66,19 @@ impl Stand {
         Self { gateway, server: Backend::Postgres(server) }
     }
 
+    /// FerretDB without logins. The gateway shows what the server is, a server without a set.
+    ///
+    /// # Panics
+    /// If the server or the gateway does not start.
+    pub fn mongodb(via: Via) -> Self {
+        let server = FerretDb::start();
+        let gateway = (via == Via::Weir).then(|| {
+            let config = Config { protocol: "mongodb", ..Config::to(&server.address) }.workers(2);
+            Gateway::start(config.listener("[listener.mongodb]\nauth = \"none\""))
+        });
+        Self { gateway, server: Backend::Mongodb(server) }
+    }
+
     /// The variables that libpq and its relatives read: address and login of the superuser.
     pub fn libpq_environment(&self) -> Vec<(&'static str, String)> {
         let address = self.address();
@@ -81,6 +96,7 @@ impl Stand {
         let server = match &self.server {
             Backend::Redis(server) => &server.address,
             Backend::Postgres(server) => &server.address,
+            Backend::Mongodb(server) => &server.address,
         };
         self.gateway.as_ref().map_or(server, |gateway| &gateway.address).tcp()
     }

@@ -3,6 +3,7 @@
 mod ai;
 mod flags;
 mod http;
+mod mongodb;
 mod postgres;
 mod redis;
 mod tcp;
@@ -27,6 +28,7 @@ pub struct ProcessProtocols {
     insight_share: Arc<InsightShare>,
     relay: UpgradeRelay,
     proofs: Arc<Proofs>,
+    mongodb: weir_mongodb::ProcessShare,
     spend: Arc<Spend>,
 }
 
@@ -38,6 +40,7 @@ impl ProcessProtocols {
             insight_share: Arc::default(),
             relay,
             proofs: Arc::default(),
+            mongodb: weir_mongodb::ProcessShare::default(),
             spend,
         }
     }
@@ -48,7 +51,15 @@ impl ProcessProtocols {
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
         let postgres = Rc::new(WorkerShare::with_proofs(self.proofs));
-        WorkerProtocols { worker, redis, postgres, relay: self.relay, spend: self.spend, ai: OnceCell::new() }
+        WorkerProtocols {
+            worker,
+            redis,
+            postgres,
+            mongodb: self.mongodb,
+            relay: self.relay,
+            spend: self.spend,
+            ai: OnceCell::new(),
+        }
     }
 }
 
@@ -57,6 +68,8 @@ pub struct WorkerProtocols {
     pub worker: usize,
     pub redis: RedisShare,
     pub postgres: Rc<WorkerShare>,
+    /// Members of replica sets, as all workers know them.
+    pub mongodb: weir_mongodb::ProcessShare,
     /// The link between the processes of an upgrade.
     pub relay: UpgradeRelay,
     spend: Arc<Spend>,
@@ -255,6 +268,7 @@ protocols! {
     http Http,
     tcp Tcp,
     postgres Postgres,
+    mongodb Mongodb,
     ai Ai,
     flags Flags
 }

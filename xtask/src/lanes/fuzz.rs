@@ -18,6 +18,35 @@ use crate::reach::ReachedPackages;
 use crate::totals::{Runner, Totals};
 use crate::workspace::Workspace;
 
+/// The packages that the fuzz targets test.
+pub const FUZZED: &[&str] = &[
+    "weir-fuzz",
+    "weir-engine",
+    "weir-resp",
+    "weir-http-codec",
+    "weir-http2-codec",
+    "weir-websocket-codec",
+    "weir-postgres-codec",
+    "weir-mongodb-codec",
+    "weir-sasl",
+    "weir-sse-codec",
+    "weir-json-codec",
+    "weir-ai-session",
+    "weir-ai-translate",
+    "weir-mcp-session",
+    "weir-flags-codec",
+    "weir-flags-session",
+    "weir-postgres-session",
+    "weir-postgres-simulation",
+    "weir-mongodb-session",
+    "weir-mongodb-simulation",
+    "weir-redis-session",
+    "weir-redis-simulation",
+    "weir-http",
+    "weir-analysis",
+    "weir-spend",
+];
+
 /// Seconds per target unless `WEIR_FUZZ_SECONDS` says otherwise.
 const SECONDS_DEFAULT: u64 = 10;
 /// Resident memory of a target; past it libFuzzer reports a failure.

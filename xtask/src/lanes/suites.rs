@@ -8,7 +8,7 @@ use super::LANE_DEADLINE;
 use super::products::{PRODUCT_TESTS, environment};
 use crate::command::{command, run_counted};
 use crate::lane::{Report, Run};
-use crate::setup::suites::{asyncpg_environment, redis_py_environment, source};
+use crate::setup::suites::{asyncpg_environment, pymongo_environment, redis_py_environment, source};
 use crate::totals::Runner;
 
 pub fn redis(run: &Run<'_>) -> Result<Report> {
@@ -23,6 +23,11 @@ pub fn redis_py(run: &Run<'_>) -> Result<Report> {
 pub fn asyncpg(run: &Run<'_>) -> Result<Report> {
     let python = asyncpg_environment(run.workspace).join("bin/python");
     on_suite(run, "asyncpg", &["--python", &python.to_string_lossy()])
+}
+
+pub fn pymongo(run: &Run<'_>) -> Result<Report> {
+    let python = pymongo_environment(run.workspace).join("bin/python");
+    on_suite(run, "pymongo", &["--python", &python.to_string_lossy()])
 }
 
 pub fn go_redis(run: &Run<'_>) -> Result<Report> {

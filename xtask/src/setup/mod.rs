@@ -7,6 +7,7 @@ mod ai_peers;
 pub mod clients;
 mod flags;
 mod flags_peer;
+mod mongodb;
 mod packages;
 mod postgres;
 mod python;
@@ -81,6 +82,12 @@ pub enum Part {
     FlagSdks,
     /// versitygw, a server with the API of S3 (a Go module).
     S3,
+    /// FerretDB (a Go module), embedded and as a program with logins; mongo-java-server.
+    Mongodb,
+    /// PyMongo, also an older one, the drivers of Node, Go and Java, and Mongoose, each with the program that checks it.
+    MongodbDrivers,
+    /// PyMongo's own tests: its source distribution.
+    PymongoSuite,
     /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
     AiPeers,
     /// Unleash Edge (built from a crate), beside which `bench flags` measures. Only where it is named: it compiles for long.
@@ -89,7 +96,7 @@ pub enum Part {
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -111,6 +118,9 @@ impl Part {
         Self::Unleash,
         Self::FlagSdks,
         Self::S3,
+        Self::Mongodb,
+        Self::MongodbDrivers,
+        Self::PymongoSuite,
         Self::AiPeers,
         Self::FlagsPeer,
     ];
@@ -139,6 +149,9 @@ impl Part {
             Self::Unleash => "unleash",
             Self::FlagSdks => "flag-sdks",
             Self::S3 => "s3",
+            Self::Mongodb => "mongodb",
+            Self::MongodbDrivers => "mongodb-drivers",
+            Self::PymongoSuite => "suite-pymongo",
             Self::AiPeers => "ai-peers",
             Self::FlagsPeer => "flags-peer",
         }
@@ -149,8 +162,9 @@ impl Part {
         match self {
             Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
             Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks | Self::AiPeers => true,
-            Self::FlagSdks => true,
+            Self::FlagSdks | Self::MongodbDrivers | Self::PymongoSuite => true,
             Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus | Self::FlagsPeer | Self::S3 => false,
+            Self::Mongodb => false,
             Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite | Self::Unleash => false,
         }
     }
@@ -279,6 +293,9 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::Unleash => flags::server(workspace),
         Part::FlagSdks => flags::sdks(workspace),
         Part::S3 => go_programs(workspace, &S3_PROGRAMS),
+        Part::Mongodb => mongodb::servers(workspace),
+        Part::MongodbDrivers => mongodb::drivers(workspace),
+        Part::PymongoSuite => suites::pymongo(workspace),
         Part::AiPeers => ai_peers::ensure(workspace),
         Part::FlagsPeer => flags_peer::ensure(workspace),
     }

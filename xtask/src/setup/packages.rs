@@ -64,6 +64,7 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
         ],
         Part::PostgresDrivers | Part::AsyncpgSuite | Part::AiSdks | Part::AiPeers | Part::FlagsPeer => &[],
         Part::Unleash | Part::FlagSdks | Part::S3 => &[],
+        Part::Mongodb | Part::MongodbDrivers | Part::PymongoSuite => &[],
         Part::Python | Part::Node | Part::Go | Part::Java | Part::RedisPySuite | Part::GoRedisSuite => &[],
     }
 }

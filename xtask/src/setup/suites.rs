@@ -1,5 +1,5 @@
 //! The source trees of the suites that others wrote, each below `target/tools/suites`: Redis from its Debian source package,
-//! redis-py and asyncpg from their source distributions, go-redis from its module. The versions are those of the server and of
+//! redis-py, asyncpg and PyMongo from their source distributions, go-redis from its module. The versions are those of the server and of
 //! the client lanes.
 
 use std::fs;
@@ -16,6 +16,7 @@ use weir_parties::peer::find_program;
 const REDIS_VERSION: &str = "7.0.15";
 const REQUIREMENTS: &str = "tests/suites/redis-py-requirements.txt";
 const ASYNCPG_REQUIREMENTS: &str = "tests/suites/asyncpg-requirements.txt";
+const PYMONGO_REQUIREMENTS: &str = "tests/suites/pymongo-requirements.txt";
 const GO_REDIS: &str = "github.com/redis/go-redis/v9";
 
 /// Where a suite's source tree is.
@@ -31,6 +32,11 @@ pub fn redis_py_environment(workspace: &Workspace) -> PathBuf {
 /// The environment that runs asyncpg's tests.
 pub fn asyncpg_environment(workspace: &Workspace) -> PathBuf {
     workspace.tools().join("suites/asyncpg-environment")
+}
+
+/// The environment that runs PyMongo's tests.
+pub fn pymongo_environment(workspace: &Workspace) -> PathBuf {
+    workspace.tools().join("suites/pymongo-environment")
 }
 
 /// Redis's source package.
@@ -128,6 +134,20 @@ pub fn asyncpg(workspace: &Workspace) -> Result<()> {
     remove(&source(workspace, "asyncpg").join("asyncpg"))
 }
 
+/// PyMongo's source distribution without its library, and an environment with the built one and pytest.
+pub fn pymongo(workspace: &Workspace) -> Result<()> {
+    let environment = pymongo_environment(workspace);
+    let requirements = workspace.root.join(PYMONGO_REQUIREMENTS);
+    python::ensure_in(workspace, &environment, &requirements)?;
+    let wanted = pinned(&fs::read_to_string(requirements)?, "pymongo")?;
+    source_distribution(workspace, &environment, "pymongo", &wanted, "test/test_collection.py")?;
+    // Its sources would hide the library that is installed: they hold no compiled modules.
+    for library in ["pymongo", "bson", "gridfs"] {
+        remove(&source(workspace, "pymongo").join(library))?;
+    }
+    Ok(())
+}
+
 /// Unpacks a source distribution into the folder of its suite, unless it is there. `wanted` is its line in a requirements file,
 /// and `test` a file that it must have.
 fn source_distribution(workspace: &Workspace, environment: &Path, suite: &str, wanted: &str, test: &str) -> Result<()> {
@@ -196,7 +216,7 @@ fn is_installed(folder: &Path, wanted: &str) -> bool {
     fs::read_to_string(folder.join(STAMP)).is_ok_and(|installed| installed == wanted)
 }
 
-fn remove(folder: &Path) -> Result<()> {
+pub(super) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))

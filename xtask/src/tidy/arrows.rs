@@ -51,6 +51,7 @@ const ROOMS: &[Room] = &[
             ("weir-ai-translate", "weir-ai-session"),
             ("weir-flags", "weir-flags-session"),
             ("weir-flags", "weir-http"),
+            ("weir-mongodb", "weir-mongodb-session"),
             ("weir-mongodb-simulation", "weir-mongodb-session"),
             ("weir-postgres", "weir-postgres-session"),
             ("weir-postgres-simulation", "weir-postgres-session"),
@@ -91,7 +92,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-analysis", &["weir-base", "weir-json-codec", "weir-mongodb-codec"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
-    ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
+    ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec", "weir-mongodb-codec"]),
     ("weir-ai-session", &["weir-base", "weir-sse-codec", "weir-json-codec", "weir-analysis"]),
     ("weir-ai-translate", &["weir-ai-session", "weir-sse-codec", "weir-json-codec"]),
     ("weir-mcp-session", &["weir-sse-codec", "weir-json-codec"]),

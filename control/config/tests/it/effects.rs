@@ -9,7 +9,7 @@ mod samples;
 
 use std::path::Path;
 
-use self::samples::{COMPANY, MORE_KEYS, OF_FILE, POSTGRES_USER, SAMPLES};
+use self::samples::{COMPANY, MONGODB_USER, MORE_KEYS, OF_FILE, POSTGRES_USER, SAMPLES};
 use crate::support::Memory;
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -27,6 +27,7 @@ fn smallest(protocol: ProtocolName) -> Table {
     };
     let own = match protocol {
         ProtocolName::Flags => "flags.tokens = [\"env:UNLEASH_TOKEN\"]\n",
+        ProtocolName::Mongodb => "mongodb.auth = \"none\"\n",
         _ => "",
     };
     let text = format!(
@@ -200,8 +201,13 @@ fn differs(one: &Snapshot, other: &Snapshot) -> bool {
         }
         _ => None,
     };
+    let users = |snapshot: &Snapshot| match &snapshot.listeners[0].protocol {
+        ListenerProtocol::Mongodb(own) => Some(own.users.clone()),
+        _ => None,
+    };
     one.upstreams != other.upstreams
         || redis(one) != redis(other)
+        || users(one) != users(other)
         || password(one) != password(other)
         || shown(one) != shown(other)
 }
@@ -213,6 +219,7 @@ fn company(name: &str, protocol: ProtocolName) -> Table {
     let text = match (name, protocol.name()) {
         ("listener.half_close_timeout", "http") => "http.half_close = true",
         ("listener.user.name" | "listener.user.password", "postgres") => POSTGRES_USER,
+        ("listener.user.name" | "listener.user.password", "mongodb") => MONGODB_USER,
         _ => found.map_or("", |(_, text)| text),
     };
     text.parse().expect("keys")

@@ -59,6 +59,7 @@ fn env(name: &str) -> Option<String> {
         "APP_PASSWORD" | "ADMIN_PASSWORD" | "EXPORTER_PASSWORD" | "PG_PASSWORD" | "REPORTS_PASSWORD" => {
             "canary-postgres"
         }
+        "MONGO_PASSWORD" => "canary-mongodb",
         "OPENAI_API_KEY" | "AZURE_API_KEY" | "ANTHROPIC_API_KEY" | "GITHUB_TOKEN" => "canary-provider",
         "UNLEASH_TOKEN" | "CLIENT_TOKEN" => "*:development.canary-backend",
         "UNLEASH_FRONTEND_TOKEN" | "FRONTEND_TOKEN" => "*:development.canary-frontend",

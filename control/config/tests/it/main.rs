@@ -6,6 +6,7 @@ mod examples;
 mod explain;
 mod hostile;
 mod knee;
+mod mongodb;
 mod postgres;
 mod protocols;
 mod reference;

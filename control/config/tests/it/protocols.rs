@@ -60,6 +60,7 @@ fn mistakes(file: &Table) -> Diagnostics {
         "REPORTS_API_KEY",
         "APP_PASSWORD",
         "PG_PASSWORD",
+        "MONGO_PASSWORD",
         "OPENAI_API_KEY",
         "AZURE_API_KEY",
         "ANTHROPIC_API_KEY",
@@ -81,6 +82,7 @@ fn mistakes(file: &Table) -> Diagnostics {
 fn smallest(protocol: ProtocolName) -> Table {
     let own = match protocol {
         ProtocolName::Flags => "[listener.flags]\ntokens = [\"env:UNLEASH_TOKEN\"]\n",
+        ProtocolName::Mongodb => "[listener.mongodb]\nauth = \"none\"\n",
         _ => "",
     };
     let text = format!(

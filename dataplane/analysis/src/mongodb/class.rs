@@ -71,4 +71,22 @@ pub enum Target {
     NsInfo,
     /// The command behind its name, of explain.
     Inner,
+    /// The text behind its name is a database, of commands on `admin`.
+    Database,
+    /// The document behind its name has the collection in `ns`, of group.
+    Ns,
+    /// `root`, of filemd5: the collection with this beginning.
+    Root,
+}
+
+/// The collections that a command reaches besides those that it names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reach {
+    /// None.
+    #[default]
+    Named,
+    /// All of its database: dropDatabase, a change stream of a database.
+    Database,
+    /// All of every database: eval, a change stream of a cluster.
+    Everything,
 }

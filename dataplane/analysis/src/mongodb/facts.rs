@@ -1,9 +1,9 @@
 //! A command becomes facts.
 
-use weir_mongodb_codec::bson::{Document, Elements, Value};
+use weir_mongodb_codec::bson::{Document, Elements, Kind, Value};
 use weir_mongodb_codec::command::Command;
 
-use super::class::{Class, Target};
+use super::class::{Class, Reach, Target};
 use super::limits::Limits;
 use super::namespace::{Namespace, split};
 use super::operators::{Operator, collection};
@@ -24,6 +24,8 @@ pub struct Facts<'a> {
     pub runs_javascript: bool,
     /// It shows operations or sessions, perhaps of other users: `$currentOp`, `$listSessions`.
     pub watches_others: bool,
+    /// Collections that it reaches besides those.
+    pub reach: Reach,
     /// Why the facts may be incomplete; `None`: they are whole. A policy that forbids something should refuse such a command.
     pub flaw: Option<Flaw>,
 }
@@ -39,6 +41,8 @@ pub enum Flaw {
     Namespaces,
     /// A broken element.
     Broken,
+    /// A collection that has no name in the command: its UUID, or the beginning of its name.
+    Unnamed,
 }
 
 impl Facts<'_> {
@@ -98,13 +102,14 @@ pub fn analyse<'a>(
         class,
         db: command.db,
         namespaces: Vec::new(),
-        runs_javascript: matches!(command.name, b"mapReduce" | b"mapreduce" | b"eval" | b"$eval"),
+        runs_javascript: matches!(command.name, b"mapReduce" | b"mapreduce" | b"group" | b"eval" | b"$eval"),
         watches_others: false,
+        reach: reach(command.name),
         flaw: None,
     };
-    let mut analysis = Analysis { facts, limits, elements: 0 };
     let named = inner(command).filter(|_| row.is_some_and(|row| row.target == Target::Inner));
     let named = named.as_ref().unwrap_or(command);
+    let mut analysis = Analysis { facts, limits, elements: 0, is_on_collection: named.collection().is_some() };
     analysis.note_target(named);
     analysis.note(command.body);
     for Argument { name, document } in arguments {
@@ -116,10 +121,21 @@ pub fn analyse<'a>(
     analysis.facts
 }
 
+/// The reach of a command by its name alone.
+fn reach(name: &[u8]) -> Reach {
+    match name {
+        b"dropDatabase" | b"repairDatabase" | b"enableSharding" | b"movePrimary" => Reach::Database,
+        b"eval" | b"$eval" | b"applyOps" | b"doTxn" | b"clone" | b"copydb" => Reach::Everything,
+        _ => Reach::Named,
+    }
+}
+
 struct Analysis<'a, 'l> {
     facts: Facts<'a>,
     limits: &'l Limits,
     elements: usize,
+    /// The command is on one collection, and no whole database.
+    is_on_collection: bool,
 }
 
 impl<'a> Analysis<'a, '_> {
@@ -131,10 +147,29 @@ impl<'a> Analysis<'a, '_> {
             Target::None | Target::Inner => {}
             // The source of an aggregation is read, whatever happens to its result.
             Target::Collection if matches!(command.name, b"aggregate" | b"mapReduce" | b"mapreduce") => {
+                if !names_collection(command) {
+                    self.flawed(Flaw::Unnamed);
+                }
                 self.named(command.collection(), false);
                 self.map_reduce_out(command);
             }
-            Target::Collection | Target::Field => self.named(command.collection(), is_written),
+            Target::Collection | Target::Field => {
+                if !names_collection(command) {
+                    self.flawed(Flaw::Unnamed);
+                }
+                self.named(command.collection(), is_written);
+                self.note_others(command);
+            }
+            Target::Ns => {
+                let group = command.value.as_document().ok().flatten();
+                let name = group.and_then(|group| text(group, b"ns"));
+                if name.is_none() {
+                    self.flawed(Flaw::Unnamed);
+                }
+                self.named(name, is_written);
+            }
+            Target::Root => self.flawed(Flaw::Unnamed),
+            Target::Database => self.facts.db = command.value.as_string().unwrap_or(command.db),
             Target::FullName => {
                 let to = command.body.get(b"to").ok().flatten();
                 [Some(command.value), to].into_iter().flatten().for_each(|name| self.full(name, is_written));
@@ -152,6 +187,18 @@ impl<'a> Analysis<'a, '_> {
         }
     }
 
+    /// Collections in other places: the source of a view, and the target of a copy.
+    fn note_others(&mut self, command: &Command<'a>) {
+        match command.name {
+            b"create" | b"collMod" => self.named(text(command.body, b"viewOn"), false),
+            b"cloneCollectionAsCapped" => {
+                self.facts.namespaces.iter_mut().for_each(|source| source.is_written = false);
+                self.named(text(command.body, b"toCollection"), true);
+            }
+            _ => {}
+        }
+    }
+
     /// `out` of a mapReduce: a collection, or `{replace: .., db: ..}`; `{inline: 1}` writes nothing.
     fn map_reduce_out(&mut self, command: &Command<'a>) {
         let Some(out) = command.body.get(b"out").ok().flatten() else { return };
@@ -159,10 +206,9 @@ impl<'a> Analysis<'a, '_> {
             return self.written(None, name);
         }
         let Some(document) = out.as_document().ok().flatten() else { return };
-        let text = |name: &[u8]| document.get(name).ok().flatten().and_then(Value::as_string);
-        let name = [&b"replace"[..], b"merge", b"reduce"].into_iter().find_map(text);
+        let name = [&b"replace"[..], b"merge", b"reduce"].into_iter().find_map(|key| text(document, key));
         if let Some(name) = name {
-            self.written(text(b"db"), name);
+            self.written(text(document, b"db"), name);
         }
     }
 
@@ -202,9 +248,11 @@ impl<'a> Analysis<'a, '_> {
         }
     }
 
-    /// The first flaw counts.
+    /// The first flaw counts, unless it is only about a name.
     fn flawed(&mut self, flaw: Flaw) {
-        self.facts.flaw.get_or_insert(flaw);
+        if matches!(self.facts.flaw, None | Some(Flaw::Unnamed)) {
+            self.facts.flaw = Some(flaw);
+        }
     }
 
     /// Every element of a document, without recursion.
@@ -236,6 +284,16 @@ impl<'a> Analysis<'a, '_> {
         match operator {
             Operator::JavaScript => self.facts.runs_javascript = true,
             Operator::Watches => self.facts.watches_others = true,
+            Operator::Streams => {
+                let options = value.as_document().ok().flatten();
+                let of_cluster = options.and_then(|options| options.get(b"allChangesForCluster").ok().flatten());
+                let reach = match of_cluster {
+                    Some(value) if value.is_true() => Reach::Everything,
+                    _ if self.is_on_collection => Reach::Named,
+                    _ => Reach::Database,
+                };
+                self.facts.reach = self.facts.reach.max(reach);
+            }
             Operator::Writes => {
                 self.facts.class = self.facts.class.or_more(Class::Write);
                 if let Some((db, name)) = collection(value) {
@@ -249,6 +307,19 @@ impl<'a> Analysis<'a, '_> {
             }
         }
     }
+}
+
+/// The text of a field.
+fn text<'a>(document: Document<'a>, name: &[u8]) -> Option<&'a [u8]> {
+    document.get(name).ok().flatten().and_then(Value::as_string)
+}
+
+/// Whether a command that is on a collection names it, or says with a number that it is on a database. Servers also take the UUID of
+/// a collection.
+pub fn names_collection(command: &Command<'_>) -> bool {
+    let is_number =
+        matches!(command.value.kind, Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Decimal128 | Kind::Bool);
+    command.collection().is_some() || (is_number && command.name != b"getMore")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub struct Limits {
     pub elements_max: usize,
     /// Documents inside of each other. Default 100: servers store no deeper ones.
     pub depth_max: usize,
-    /// Collections of a command. Default 64; an aggregation with more of them is none of a person.
+    /// Collections of a command. Default 64; an aggregation with more of them is none of a person, and a bulkWrite rarely has more.
     pub namespaces_max: usize,
 }
 

@@ -25,8 +25,8 @@ mod operators;
 mod shape;
 mod table;
 
-pub use class::{Class, Target};
-pub use facts::{Argument, Facts, Flaw, analyse, classify};
+pub use class::{Class, Reach, Target};
+pub use facts::{Argument, Facts, Flaw, analyse, classify, names_collection};
 pub use limits::Limits;
 pub use namespace::Namespace;
 pub use shape::{normal_form, shape};

@@ -13,6 +13,8 @@ pub(super) enum Operator {
     JavaScript,
     /// Shows operations or sessions, also those of others.
     Watches,
+    /// Streams changes: of a collection, or of all in a database or cluster.
+    Streams,
 }
 
 impl Operator {
@@ -25,6 +27,7 @@ impl Operator {
             b"$out" | b"$merge" => Some(Self::Writes),
             b"$lookup" | b"$graphLookup" | b"$unionWith" => Some(Self::Reads),
             b"$where" | b"$function" | b"$accumulator" => Some(Self::JavaScript),
+            b"$changeStream" => Some(Self::Streams),
             b"$currentOp" | b"$listLocalSessions" | b"$listSessions" => Some(Self::Watches),
             _ => None,
         }

@@ -35,6 +35,11 @@ impl<P: PooledProtocol> Pool<P> {
         self.context.protocol.fitness(&self.members[number].share.ledger.watch)
     }
 
+    /// The knowledge of the protocol about endpoint number `number`, on all workers.
+    pub fn watch(&self, number: usize) -> &P::Watch {
+        &self.members[number].share.ledger.watch
+    }
+
     /// A client has reason to doubt what is known of endpoint number `number`.
     pub fn suspect(&self, number: usize) {
         self.context.protocol.on_trouble(&self.members[number].share.ledger.watch);

@@ -136,6 +136,7 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
         commands: work.commands,
         request: work.request,
         postgres: work.postgres,
+        mongodb: work.mongodb,
         ai: work.ai,
         flags: work.flags,
         channels: work.channels,

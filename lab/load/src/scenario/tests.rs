@@ -100,6 +100,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
         ],
         request: Request::default(),
         postgres: Postgres::default(),
+        mongodb: Mongodb::default(),
         ai: Ai::default(),
         flags: Flags::default(),
         channels: 0,

@@ -2,6 +2,7 @@
 mod ai;
 mod flags;
 mod http;
+mod mongodb;
 mod postgres;
 mod pubsub;
 mod record;

@@ -4,6 +4,7 @@ mod commands;
 mod faults;
 mod flags;
 mod limits;
+mod mongodb;
 mod postgres;
 mod support;
 mod tools;

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn every_file_is_right_and_each_protocol_has_its_gateways() {
-        for protocol in ["redis", "http1", "http2", "websocket", "tcp"] {
+        for protocol in ["redis", "http1", "http2", "websocket", "mongodb", "tcp"] {
             let ours = Peer::weir(Telemetry::Off, protocol).expect("it speaks it");
             assert!(ours.is_weir() && ours.speaks(protocol));
             for name in ["envoy", "haproxy"] {

@@ -1,12 +1,11 @@
 //! Cursors by owner, session and id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use weir_base::time::Time;
 
 use super::cleanup::Cleanup;
-use super::transactions::SessionKey;
 use super::{Counts, ServerId};
 use crate::users::Owner;
 
@@ -109,8 +108,13 @@ impl Cursors {
         cleanups
     }
 
-    pub(super) fn take_session(&mut self, session: &SessionKey) -> Vec<Cleanup> {
-        self.take_if(|key, _| key.session == Some(session.session) && key.owner == session.owner)
+    /// Those of these sessions of one owner. It looks at each cursor once, however many sessions there are.
+    pub(super) fn take_sessions(&mut self, owner: &Owner, sessions: &HashSet<[u8; 16]>) -> Vec<Cleanup> {
+        if self.counts.of(owner) == 0 {
+            return Vec::new();
+        }
+        let is_named = |key: &CursorKey| key.session.is_some_and(|session| sessions.contains(&session));
+        self.take_if(|key, _| is_named(key) && key.owner == *owner)
     }
 
     /// Without a session the key may come again: a server that has started again may count its cursors from 1. The old cursor's client

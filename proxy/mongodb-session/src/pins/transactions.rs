@@ -27,6 +27,8 @@ pub enum TransactionRoute {
     Lost,
     /// None of this number is known: a primary knows whether there is one.
     Unknown,
+    /// Another owner has a transaction in this session. All owners may be one user at the server, which would let this one into it.
+    Foreign,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +69,13 @@ impl Transactions {
         match self.all.get(key).filter(|known| known.number == number) {
             Some(Transaction { state: State::Lost, .. }) => TransactionRoute::Lost,
             Some(known) => TransactionRoute::Server(known.server),
+            None if self.is_foreign(key) => TransactionRoute::Foreign,
             None => TransactionRoute::Unknown,
         }
+    }
+
+    fn is_foreign(&self, key: &SessionKey) -> bool {
+        self.all.keys().any(|other| other.session == key.session && other.owner != key.owner)
     }
 
     pub(super) fn begin(&mut self, key: SessionKey, number: i64, server: ServerId, expires: Time) -> Option<Cleanup> {

@@ -38,7 +38,9 @@ impl Session {
             debug_assert!(false, "no connection was wanted");
             return;
         };
-        let refusal = self.forget(&exchange, io).unwrap_or_else(|| refusal.clone());
+        // An overload says nothing of a server: what lives there stays.
+        let forgotten = if refusal.is_overload() { None } else { self.forget(&exchange, io) };
+        let refusal = forgotten.unwrap_or_else(|| refusal.clone());
         self.refuse_exchange(&exchange, &refusal, out);
     }
 

@@ -345,10 +345,16 @@ fn without_a_server_the_shell_chooses_the_words_and_pins_theirs() {
     assert_eq!(no_server(&in_transaction(4, "insert", true)), Some(462));
     one.exchange(command("find", "orders"), 3, ok(Some(77)));
     one.exchange(in_transaction(4, "insert", true), 3, ok(None));
+    // A busy server keeps what lives there.
+    one.start(5, Flags::empty(), get_more(77));
+    let mut out = Vec::new();
+    one.session.on_no_server(&Refusal::overloaded("full"), &one.shell, &mut out);
+    assert_eq!(ReplyMessage(out).code(), Some(462));
+    assert_eq!(one.shell.pins.borrow().len(), (1, 1));
     let mut gone = |body: &dyn Fn(&mut Writer<'_>)| {
         one.start(5, Flags::empty(), body);
         let mut out = Vec::new();
-        one.session.on_no_server(&Refusal::overloaded("full"), &one.shell, &mut out);
+        one.session.on_no_server(&Refusal::host_unreachable(Labels::empty()), &one.shell, &mut out);
         ReplyMessage(out).reply()
     };
     assert_eq!(gone(&get_more(77)).code, Some(43));

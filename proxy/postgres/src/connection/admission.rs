@@ -5,7 +5,10 @@ use std::{cell::Cell, future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc, task::P
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
 use weir_engine::{Output, Stream, timeout};
-use weir_listener::{CloseReason, Drain, Security};
+use weir_listener::{
+    CloseReason, Drain, Security,
+    login::{Begun, derive, entropy},
+};
 use weir_postgres_codec::{
     Version,
     backend::{self, ErrorReport},
@@ -30,12 +33,9 @@ use crate::{
     aside,
     cancel::CancelSlot,
     console::{self, Rights},
-    derivation::derive,
-    entropy,
     listen::ClientFeed,
     lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
-    penalty::Begun,
     route::Routes,
     server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,

@@ -29,7 +29,7 @@ use weir_ai::settings::{KeyMode, Provider};
 use weir_engine::settings::Address;
 
 pub(crate) use self::AiUpstreamSettings as UpstreamSettings;
-use crate::checks::{error_at, warn_at, workers};
+use crate::checks::{error_at, is_local, warn_at, workers};
 use crate::document::At;
 use crate::protocols::http::{Http, HttpUpstreamSettings};
 use crate::protocols::{ListenerContext, ListenerProtocol, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
@@ -188,13 +188,7 @@ fn check_bodies(file: &FileSection, listeners: &[Listener], reader: &mut Reader<
 /// Everybody who reaches a listener without keys spends the operator's money.
 fn check_open(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let (section, path) = (&of.section.own.ai.ai, format!("{}.ai", of.path));
-    let is_local = match of.section.bind.as_ref().map(|bind| &bind.value.0) {
-        Some(Address::Socket(address)) => address.ip().to_canonical().is_loopback(),
-        // A bind that is wrong was reported.
-        Some(Address::Unix(_)) | None => true,
-        Some(Address::Host { .. }) => false,
-    };
-    let is_open = section.keys.value == KeyMode::None && !is_local;
+    let is_open = section.keys.value == KeyMode::None && !is_local(of.section);
     if is_open && !section.allow_open.value {
         let bind = of.section.bind.as_ref().map(|bind| bind.value.0.to_string()).unwrap_or_default();
         let what = format!("lets all clients that reach {bind} spend money");

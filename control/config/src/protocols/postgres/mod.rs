@@ -20,11 +20,9 @@ mod rules;
 mod statement_rules;
 mod userlist;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_base::Secret;
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
@@ -33,10 +31,9 @@ use weir_upstream::pooled::{PooledSettings, WAITERS_MAX};
 use weir_upstream::settings::BalanceSettings;
 
 use crate::checks::{error_at, table_header};
-use crate::diagnostic::Span;
 use crate::document::At;
 use crate::numbers::Period;
-use crate::protocols::redis::ListenerUserSection;
+use crate::protocols::listed_users::{self, Remedies};
 use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
 use crate::reader::Reader;
 use crate::sections::FileSection;
@@ -108,12 +105,19 @@ impl Protocol for Postgres {
     fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
 }
 
+/// Remedies for keys of users that only Redis listeners have.
+const REMEDIES: Remedies = Remedies {
+    rights: "grant rights at the PostgreSQL server",
+    limit: "see pool_size and max_user_connections of [upstream.postgres]",
+    login: "write user and password in [upstream.postgres]",
+};
+
 /// Settings of a listener.
 fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettings {
     let section = &of.section.own.postgres.postgres;
     let limit = |period: &Period| Some(period.0).filter(|limit| *limit > Duration::ZERO);
     let in_file = section.userlist.iter().flat_map(|file| &file.value.users).map(|(name, secret)| (&**name, secret));
-    let listed = listed(of, reader);
+    let listed = listed_users::users(of, &REMEDIES, reader);
     let users = Arc::new(users(in_file.chain(listed.iter().map(|(name, secret)| (name.as_bytes(), secret)))));
     let (upstreams, databases) = database::databases(of, reader);
     ListenerSettings {
@@ -138,45 +142,6 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
 
 fn names(list: Option<&At<Vec<At<Word>>>>) -> Vec<String> {
     list.iter().flat_map(|list| &list.value).map(|name| name.value.0.clone()).collect()
-}
-
-/// Refuses the keys of a user that only Redis listeners have.
-fn refuse_redis_keys(user: &ListenerUserSection, path: &str, reader: &mut Reader<'_>) {
-    const WHAT: &str = "has no effect: only Redis listeners use it";
-    const RIGHTS: &str = "grant rights at the PostgreSQL server";
-    const LOGIN: &str = "write user and password in [upstream.postgres]";
-    const LIMIT: &str = "see pool_size and max_user_connections of [upstream.postgres]";
-    let mut refuse = |key: &str, help: &str, at: Option<&Span>| {
-        let Some(span) = at else { return };
-        let path = format!("{path}.{key}");
-        reader.problems.error(span, &path, format!("`{path}` {WHAT}"), help);
-    };
-    refuse("rules", RIGHTS, user.rules.as_ref().map(|at| &at.span));
-    refuse("trust_scripts", RIGHTS, Some(&user.trust_scripts.span).filter(|_| user.trust_scripts.is_given));
-    refuse("connections_max", LIMIT, user.connections_max.as_ref().map(|at| &at.span));
-    refuse("requests_per_second", LIMIT, user.requests_per_second.as_ref().map(|at| &at.span));
-    refuse("upstream_user", LOGIN, user.upstream_user.as_ref().map(|at| &at.span));
-    refuse("upstream_password", LOGIN, user.upstream_password.as_ref().map(|at| &at.span));
-}
-
-/// Users of tables and their passwords.
-fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Vec<(String, Secret)> {
-    let (mut users, mut names) = (Vec::new(), HashSet::new());
-    for (index, table) in of.section.own.redis.user.iter().enumerate() {
-        let path = format!("{}.user[{index}]", of.path);
-        refuse_redis_keys(table, &path, reader);
-        let Some(name) = &table.name else { continue };
-        let secret = table.password.as_ref().map(|password| password.value.secret.clone());
-        if secret.is_none() && !reader.lacks(table.password.as_ref(), &path, "password") {
-            continue;
-        }
-        users.push((name.value.0.clone(), secret.unwrap_or_default()));
-        if !names.insert(name.value.0.clone()) {
-            let what = format!("names \"{}\", as another user of this listener does", name.value.0);
-            error_at(name, &path, "name", &what, "give each user one table", reader);
-        }
-    }
-    users
 }
 
 /// Checks the keys of roles.

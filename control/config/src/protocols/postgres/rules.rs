@@ -1,12 +1,12 @@
 //! The clients that may log in, and how: `auth` for all, or rules as in `pg_hba.conf`.
 
 use weir_base::Net;
-use weir_engine::settings::{Address, ClientAuth};
+use weir_engine::settings::ClientAuth;
 use weir_postgres::settings::{Method, Name, Rule, Rules, Transport};
 
 use super::futile;
 use super::keys::ListenerPostgresSection;
-use crate::checks::{error_at, warn_at};
+use crate::checks::{error_at, is_local, warn_at};
 use crate::document::At;
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
@@ -65,7 +65,7 @@ pub(super) fn rules(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Rules 
     let path = format!("{}.postgres", of.path);
     let mut needs_trust = false;
     let rules = if section.hba.is_empty() {
-        needs_trust = section.auth.value == Method::Trust && !is_local(of);
+        needs_trust = section.auth.value == Method::Trust && !is_local(of.section);
         if needs_trust && !section.allow_trust.value {
             refuse_trust(&section.auth, &path, "auth", of, reader);
         }
@@ -143,7 +143,7 @@ fn check_method(
             false
         }
         Method::Trust => {
-            let is_near = rule.transport == Transport::Local || rule.addresses.iter().any(is_loopback) || is_local(of);
+            let is_near = rule.transport == Transport::Local || rule.addresses.iter().any(is_loopback) || is_local(of.section);
             let is_permitted = of.section.own.postgres.postgres.allow_trust.value;
             if !is_near && !is_permitted {
                 refuse_trust(method, path, "method", of, reader);
@@ -166,16 +166,6 @@ fn unneeded_trust(section: &ListenerPostgresSection, is_needed: bool, path: &str
     if section.allow_trust.value && !is_needed {
         let what = "changes nothing here: it permits auth = \"trust\" where other machines connect";
         warn_at(&section.allow_trust, path, "allow_trust", what, "remove it", reader);
-    }
-}
-
-/// Whether only clients of this machine reach the listener.
-fn is_local(of: &ListenerContext<'_>) -> bool {
-    match of.section.bind.as_ref().map(|bind| &bind.value.0) {
-        Some(Address::Socket(address)) => address.ip().is_loopback(),
-        // A bind that is wrong was reported.
-        Some(Address::Unix(_)) | None => true,
-        Some(Address::Host { .. }) => false,
     }
 }
 

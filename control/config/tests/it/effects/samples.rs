@@ -55,6 +55,10 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("key_file", r#""other.key""#),
     ("knee", r#""knee.json""#),
     ("knee_action", r#""unready""#),
+    ("mongodb.auth", r#""passthrough""#),
+    ("mongodb.auth_mechanism", r#""x509""#),
+    ("mongodb.compressors", r#"["zstd"]"#),
+    ("mongodb.mechanisms", r#"["SCRAM-SHA-1"]"#),
     ("names", r#"["other.example"]"#),
     ("ext_auth.path", r#""/other""#),
     ("proxy_trusted", r#"["10.0.0.0/8"]"#),
@@ -126,6 +130,11 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.postgres.allow_trust", "bind = \"203.0.113.1:6380\"\npostgres.auth = \"trust\""),
     ("listener.postgres.auth_dbname", "postgres.auth_user = \"lookup\""),
     ("listener.postgres.auth_query", "postgres.auth_user = \"lookup\""),
+    ("listener.mongodb.allow_none", "bind = \"203.0.113.1:6380\""),
+    ("listener.mongodb.auth_source", MONGODB_USER),
+    ("listener.mongodb.login_failures_max", MONGODB_USER),
+    ("listener.mongodb.mechanisms", MONGODB_USER),
+    ("listener.mongodb.subjects", CERTIFICATES),
     ("listener.user", "user = [{ name = \"alice\", rules = \"on >secret ~a* +get\" }]"),
     ("listener.user.upstream_user", LOGIN),
     ("listener.user.upstream_password", LOGIN),
@@ -177,6 +186,10 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("upstream.http.health_host", "http.health_path = \"/a\""),
     ("upstream.tls.cert_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
     ("upstream.tls.key_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
+    ("upstream.mongodb.auth_mechanism", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
+    ("upstream.mongodb.auth_source", "mongodb = { user = \"app\", password = { env = \"ADMIN_TOKEN\" } }"),
+    ("upstream.mongodb.password", "mongodb = { user = \"app\", password = { env = \"ADMIN_TOKEN\" } }"),
+    ("upstream.mongodb.user", "mongodb.password = { env = \"ADMIN_TOKEN\" }"),
     ("upstream.postgres.password", "postgres.user = \"app\""),
     ("upstream.postgres.channel_binding", "tls = { ca_file = \"other.pem\" }"),
     ("upstream.postgres.role_interval", "postgres = { user = \"app\", target_session_attrs = \"primary\" }"),
@@ -212,6 +225,12 @@ const OLD_KEY: &str = "ai = { keys = \"required\", key = [{ name = \"a\", \
 
 /// A user of a PostgreSQL listener.
 pub const POSTGRES_USER: &str = "user = [{ name = \"alice\", password = { env = \"ADMIN_TOKEN\" } }]";
+
+/// A user of a MongoDB listener.
+pub const MONGODB_USER: &str = "mongodb.auth = \"scram\"\n\
+                                user = [{ name = \"alice\", password = { env = \"ADMIN_TOKEN\" } }]";
+const CERTIFICATES: &str = "mongodb.auth = \"x509\"\ntls = { cert_file = \"server.crt\", key_file = \"server.key\", \
+                            client_auth = \"required\", client_ca_file = \"ca.crt\" }";
 
 const LOGIN: &str = "user = [{ name = \"alice\", rules = \"on >secret ~a* +get\", upstream_user = \"a\", \
                      upstream_password = { env = \"ADMIN_TOKEN\" } }]";

@@ -1,17 +1,13 @@
 //! From the startup packet to the first ReadyForQuery.
 
-use std::cell::RefCell;
-
 use weir_engine::Stream;
 use weir_postgres_codec::backend::{Authentication, ErrorFields, tag};
 use weir_postgres_codec::frame::{HEAD_BYTES, head};
 use weir_postgres_codec::{Version, frontend};
-use weir_sasl::limits::NONCE_RANDOM_BYTES;
-use weir_sasl::{
-    ChannelBinding, ClientProven, Derivation, KeyCache, Mechanism, Nonce, ScramClient, ScramKeys, Waiting, md5,
-};
+use weir_sasl::{ChannelBinding, ClientProven, Derivation, Mechanism, ScramClient, Waiting, md5};
 
 use super::{PREPARED, STATEMENT, tpcb};
+use crate::protocols::scram::{keys_of, nonce};
 use crate::scenario::{Postgres, QueryForm, Script};
 use crate::wire::receive_chunk;
 
@@ -59,30 +55,6 @@ pub(super) async fn begin(stream: &mut Stream, settings: &Postgres) -> Result<()
         while messages.next().await?.0 != tag::READY_FOR_QUERY {}
     }
     if messages.received.is_empty() { Ok(()) } else { Err("it sent a reply without a request".to_owned()) }
-}
-
-/// Passwords and salts of one core whose keys are kept. Default 16: a scenario has one password, and each target a salt.
-const KEYS_MAX: usize = 16;
-
-thread_local! {
-    static KEYS: RefCell<Option<KeyCache>> = const { RefCell::new(None) };
-}
-
-/// The keys of a login. PBKDF2 runs once per core, so that a storm of logins loads the target and not the generator.
-fn keys_of(derivation: &Derivation) -> ScramKeys {
-    KEYS.with_borrow_mut(|cache| {
-        let mut seed = [0; 32];
-        // The seed hides names of entries in a dump of memory; without randomness `nonce` has refused the login before.
-        let _ = aws_lc_rs::rand::fill(&mut seed);
-        cache.get_or_insert_with(|| KeyCache::new(KEYS_MAX, seed)).get_or_run(derivation)
-    })
-}
-
-/// Random text of a login.
-fn nonce() -> Result<Nonce, String> {
-    let mut random = [0; NONCE_RANDOM_BYTES];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| "this machine has no randomness".to_owned())?;
-    Ok(Nonce::from_random(&random))
 }
 
 /// Whole messages of a stream.

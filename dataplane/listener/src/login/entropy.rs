@@ -1,6 +1,8 @@
 //! Random bytes of the system, drawn for many logins at once: each draw costs some microseconds, whatever its length.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::OnceLock};
+
+use weir_base::Secret;
 
 /// Bytes of one draw. Default 1 KiB: a login takes some 54.
 const DRAWN_BYTES: usize = 1_024;
@@ -15,8 +17,24 @@ thread_local! {
     static DRAWN: RefCell<Drawn> = const { RefCell::new(Drawn { bytes: [0; DRAWN_BYTES], left: 0 }) };
 }
 
+/// Random bytes of the process: users that do not exist have the same salt at all its workers.
+pub fn process_secret() -> Secret {
+    Secret::from(&process_bytes()[..])
+}
+
+/// The same as they are.
+pub fn process_bytes() -> &'static [u8; 32] {
+    static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
+    SECRET.get_or_init(|| {
+        let mut bytes = [0; 32];
+        // Without randomness no login gets as far as to show a salt.
+        let _ = aws_lc_rs::rand::fill(&mut bytes);
+        bytes
+    })
+}
+
 /// Fills `out` with bytes that nothing else gets; false: the system has no randomness.
-pub(crate) fn fill(out: &mut [u8]) -> bool {
+pub fn fill(out: &mut [u8]) -> bool {
     if out.len() > DRAWN_BYTES {
         return aws_lc_rs::rand::fill(out).is_ok();
     }

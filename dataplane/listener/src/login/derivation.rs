@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use weir_sasl::{Derivation, KeyCache, ScramKeys};
 
 /// The keys of a derivation: from the cache, or by another thread.
-pub(crate) async fn derive(derivation: Derivation, cache: &RefCell<KeyCache>) -> ScramKeys {
+pub async fn derive(derivation: Derivation, cache: &RefCell<KeyCache>) -> ScramKeys {
     if let Some(keys) = cache.borrow_mut().get(&derivation) {
         return keys;
     }

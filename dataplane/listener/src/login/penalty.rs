@@ -67,14 +67,14 @@ impl Source {
 
 /// Wrong passwords by address.
 #[derive(Default)]
-pub(crate) struct Penalties {
+pub struct Penalties {
     sources: RefCell<HashMap<IpAddr, Source>>,
     /// Strangers choose the names.
     hashes: RandomState,
 }
 
 /// The fate of a login that begins.
-pub(crate) enum Begun<'a> {
+pub enum Begun<'a> {
     /// It goes on.
     Free,
     /// It waits so long. Drop the second behind that.
@@ -84,7 +84,7 @@ pub(crate) enum Begun<'a> {
 }
 
 /// A login that waits, until it is dropped.
-pub(crate) struct Waiting<'a> {
+pub struct Waiting<'a> {
     penalties: &'a Penalties,
     source: IpAddr,
 }
@@ -98,7 +98,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The network that counts as one source: a host with an IPv6 address has 2^64 of them.
-pub(crate) fn network(source: IpAddr) -> IpAddr {
+pub fn network(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
@@ -109,7 +109,7 @@ pub(crate) fn network(source: IpAddr) -> IpAddr {
 
 impl Penalties {
     /// A login of `user` begins.
-    pub(crate) fn begins(&self, source: IpAddr, user: &[u8], now: Time) -> Begun<'_> {
+    pub fn begins(&self, source: IpAddr, user: &[u8], now: Time) -> Begun<'_> {
         let source = network(source);
         let mut sources = self.sources.borrow_mut();
         let is_full = sources.len() >= SOURCES_MAX;
@@ -129,7 +129,7 @@ impl Penalties {
     }
 
     /// Notes a wrong password of `user`; how long its response waits. `waited`: the time that the login has waited already.
-    pub(crate) fn failed(&self, source: IpAddr, user: &[u8], waited: Duration, now: Time) -> Duration {
+    pub fn failed(&self, source: IpAddr, user: &[u8], waited: Duration, now: Time) -> Duration {
         let source = network(source);
         let mut sources = self.sources.borrow_mut();
         if sources.len() >= SOURCES_MAX && !sources.contains_key(&source) {

@@ -1,0 +1,391 @@
+//! The server of a request: how it is chosen, awaited and given back.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use weir_base::{
+    exchange::{LossCause, Refusal as PoolRefusal},
+    time::{Time, turn},
+};
+use weir_engine::{Chunk, Stream};
+use weir_listener::{CloseReason, Stage as TimedStage, Timing};
+use weir_mongodb_codec::{bson::Document, compressed::Compressor, header::Header, reply::Labels};
+use weir_mongodb_session::{ReadMode, Refusal, Want, pins::ServerId};
+use weir_telemetry::access::AccessRecord;
+use weir_upstream::{
+    SelectionCriteria,
+    pooled::{AcquireError, Condition, Patience, PooledConnection},
+};
+
+use super::{
+    life::{Life, Stage},
+    passthrough::OwnLine,
+    replies::Replies,
+};
+use crate::{
+    own_request::{self, BARRIER_ID},
+    preference::Preference,
+    server::MongodbServer,
+    upstream::MongodbUpstream,
+};
+
+/// The time between two looks at the pins of a connection.
+pub(super) const PINS_INTERVAL: Duration = Duration::from_secs(60);
+/// While no server fits, it is looked so often whether one does. Default 50 ms: an election takes seconds.
+pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a command waits for a server that holds its cursor or transaction and cannot be reached. Default 2 s: one that starts again
+/// has lost both.
+const PINNED_WAIT: Duration = Duration::from_secs(2);
+
+/// A connection to a server, in the hands of a client.
+pub(super) enum Link {
+    /// One of the pool.
+    Pooled(PooledConnection<MongodbServer>),
+    /// The client's own, on which it has logged in itself.
+    Own(Box<OwnLine>),
+}
+
+/// Why a request gets no server.
+#[derive(Debug)]
+pub(super) enum NoServer {
+    /// The server that has its cursor or its transaction is gone.
+    Gone,
+    /// No server fits, or none can be reached.
+    None,
+    /// The pool says so.
+    Pool(AcquireError),
+}
+
+/// A server on its way.
+pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<Link, NoServer>>>>;
+
+/// The server that a client holds, or waits for, and its reply so far.
+#[derive(Default)]
+pub(super) struct Lease {
+    pub(super) server: Option<Link>,
+    pub(super) acquiring: Option<Acquiring>,
+    /// The idle connection of the client's own.
+    pub(super) own: Option<Box<OwnLine>>,
+    /// A message for that connection.
+    pub(super) relayed: Vec<u8>,
+    /// When the request was here.
+    pub(super) wanted: Time,
+    /// When it got a server.
+    got: Time,
+    /// Bytes of the request.
+    request_bytes: u64,
+    /// Bytes that the client had been sent then.
+    appended: u64,
+    is_logged: bool,
+    pub(super) replies: Replies,
+    /// A reply to a part of a login or to the gateway's ping, as far as it is here.
+    pub(super) relay_reply: Vec<u8>,
+    pub(super) is_error: bool,
+    /// When the pins of the connection were looked at last.
+    pub(super) pins_seen: Time,
+}
+
+impl Link {
+    pub(super) fn stream(&mut self) -> &mut Stream {
+        match self {
+            Self::Pooled(server) => server.stream(),
+            Self::Own(line) => &mut line.stream,
+        }
+    }
+
+    pub(super) fn server(&self) -> ServerId {
+        match self {
+            Self::Pooled(server) => server.pool().watch(server.number()).id(),
+            Self::Own(line) => line.server,
+        }
+    }
+
+    /// The number by which operators know it. 0: it is of no pool.
+    fn id(&self) -> u64 {
+        match self {
+            Self::Pooled(server) => server.id(),
+            Self::Own(_) => 0,
+        }
+    }
+
+    /// The server has agreed on this compressor.
+    pub(super) fn has(&self, compressor: Compressor) -> bool {
+        match self {
+            Self::Pooled(server) => server.state_ref().compressors.contains(&compressor),
+            Self::Own(_) => false,
+        }
+    }
+
+    /// The server is no primary any more, or not for long.
+    pub(super) fn doubt(&self) {
+        if let Self::Pooled(server) = self {
+            server.pool().watch(server.number()).doubt();
+        }
+    }
+
+    pub(super) fn close(self, cause: LossCause) {
+        match self {
+            Self::Pooled(server) => server.close(cause),
+            Self::Own(line) => drop(line),
+        }
+    }
+}
+
+impl Lease {
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.request_bytes += bytes.len() as u64;
+        if let Some(server) = &mut self.server {
+            server.stream().output.append(bytes);
+        }
+    }
+
+    /// Appends the ping behind a request that wants no reply.
+    pub(super) fn append_barrier(&mut self) {
+        self.relay_reply.clear();
+        if let Some(server) = &mut self.server {
+            server.stream().output.with(|out| own_request::write_ping(out, BARRIER_ID));
+        }
+    }
+
+    pub(super) fn poll_relieved(&mut self, context: &mut Context<'_>) -> bool {
+        self.server.as_mut().is_none_or(|server| server.stream().output.poll_relieved(context).is_ready())
+    }
+
+    pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        match &mut self.server {
+            Some(server) => server.stream().reader.poll_receive(context),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The idle connection of the client's own has ended, or its server speaks unasked.
+    pub(super) fn poll_own_lost(&mut self, context: &mut Context<'_>) -> bool {
+        self.own.as_mut().is_some_and(|own| own.stream.reader.poll_receive(context).is_ready())
+    }
+
+    /// The client has a connection of its own to a server.
+    pub(super) fn has_own(&self) -> bool {
+        self.own.is_some() || matches!(self.server, Some(Link::Own(_)))
+    }
+}
+
+/// The servers of a request, a bit for each.
+fn allowed(upstream: &Rc<MongodbUpstream>, want: Want, preference: &[u8]) -> Result<u64, NoServer> {
+    match want {
+        Want::Any(ReadMode::Primary) => Ok(upstream.candidates(ReadMode::Primary, &Preference::default())),
+        Want::Any(mode) => {
+            let preference = Preference::read(Document::read(preference).ok());
+            Ok(upstream.candidates(mode, &preference))
+        }
+        Want::Server(server) => upstream
+            .number_of(server)
+            .filter(|number| *number < 64)
+            .map_or(Err(NoServer::Gone), |number| Ok(1 << number)),
+    }
+}
+
+fn criteria(allowed: u64) -> SelectionCriteria {
+    SelectionCriteria { barred: !allowed, is_optional: true, ..SelectionCriteria::default() }
+}
+
+/// Waits for a server. Which ones fit is looked at again and again: the wait may begin before an election and end behind it.
+async fn wait(
+    upstream: Rc<MongodbUpstream>,
+    (want, preference): (Want, Vec<u8>),
+    since: Time,
+    timeout: Duration,
+) -> Result<Link, NoServer> {
+    let pinned = matches!(want, Want::Server(_)).then_some(PINNED_WAIT);
+    let deadline = since.saturating_add(timeout);
+    let unreachable_at = since.saturating_add(pinned.map_or(timeout, |pinned| pinned.min(timeout)));
+    loop {
+        let allowed = allowed(&upstream, want, &preference)?;
+        let mut error = NoServer::None;
+        if allowed != 0 {
+            let mut patience = Patience { since, deadline, notify_at: None };
+            match upstream.pool().wait(criteria(allowed), &mut patience, || {}).await {
+                Ok(server) => return Ok(Link::Pooled(server)),
+                Err(refused) => {
+                    let is_passing = matches!(refused.refusal, PoolRefusal::Unreachable | PoolRefusal::BreakerOpen);
+                    error = NoServer::Pool(refused);
+                    if !is_passing {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        if turn::now() >= unreachable_at {
+            return Err(error);
+        }
+        weir_engine::sleep(LOOK_PAUSE).await;
+    }
+}
+
+impl Life<'_> {
+    /// A server that is at hand. `None`: one is on its way, or the reason why none is.
+    pub(super) fn acquire(&mut self, want: Want) -> Option<Link> {
+        if self.session.login().is_relayed() {
+            return self.take_own(want);
+        }
+        let tally = self.scene.tally.borrow();
+        if let Ok(allowed @ 1..) = allowed(&self.upstream, want, &tally.preference)
+            && let Some(server) = self.upstream.pool().try_acquire(&mut criteria(allowed))
+        {
+            return Some(Link::Pooled(server));
+        }
+        let (since, timeout) = (self.lease.wanted, self.scene.settings.queue_wait_timeout);
+        self.connection.handle.entry().wait(Some(since));
+        let wanted = (want, tally.preference.clone());
+        self.lease.acquiring = Some(Box::pin(wait(self.upstream.clone(), wanted, since, timeout)));
+        None
+    }
+
+    /// Counts a command that is for a server.
+    pub(super) fn note_command(&mut self, header: &Header) {
+        let tally = self.scene.tally.borrow();
+        if let Some(metrics) = &tally.metrics {
+            metrics.class(tally.class).commands.inc();
+            metrics.read.add(header.bytes as u64);
+        }
+        (self.lease.request_bytes, self.lease.appended) = (0, self.output.appended());
+        self.lease.is_logged = self.scene.service.sessions.samples_access();
+    }
+
+    /// The client holds `server` from now on.
+    pub(super) fn attach(&mut self, mut server: Link) {
+        let now = turn::now();
+        self.lease.replies.begin(None);
+        (self.lease.got, self.lease.is_error) = (now, false);
+        if self.lease.acquiring.take().is_some()
+            && let Some(metrics) = &self.scene.tally.borrow().metrics
+        {
+            metrics.wait_time.add(now.nanos_since(self.lease.wanted));
+        }
+        self.connection.handle.entry().hold(server.id(), now);
+        self.session.on_server(server.server(), &self.scene.io(None));
+        server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
+        self.lease.server = Some(server);
+    }
+
+    /// A server has come for the request that waits.
+    pub(super) fn on_acquired(&mut self, server: Link) -> Result<(), CloseReason> {
+        if matches!(self.stage, Stage::Relaying) {
+            return self.on_own_line(server);
+        }
+        let Stage::Routed(routed) = std::mem::replace(&mut self.stage, Stage::Request) else {
+            server.close(LossCause::Retired);
+            return Ok(());
+        };
+        self.attach(server);
+        if let Some(compressor) = routed.packed {
+            let (inflated, packed) = (std::mem::take(&mut self.inflated), std::mem::take(&mut self.packed));
+            self.send_packed(&inflated, (&packed, compressor));
+        } else {
+            let mut input = std::mem::take(&mut self.input);
+            let here = input.len().min(routed.header.bytes);
+            self.send(&input[..here], &routed.header)?;
+            input.drain(..here);
+            self.input = input;
+        }
+        if matches!(self.stage, Stage::Replying) { Ok(()) } else { self.go_on() }
+    }
+
+    /// There is no server for the request that waits.
+    #[cold]
+    pub(super) fn on_acquire_failed(&mut self, error: &NoServer) -> Result<(), CloseReason> {
+        self.lease.acquiring = None;
+        self.connection.handle.entry().wait(None);
+        if matches!(self.stage, Stage::Relaying) {
+            return self.on_relay_lost();
+        }
+        let Stage::Routed(routed) = std::mem::replace(&mut self.stage, Stage::Request) else { return Ok(()) };
+        let refusal = self.refusal(error);
+        self.session.on_no_server(&refusal, &self.scene.io(None), &mut self.own);
+        self.give_own();
+        if self.is_misplaced() {
+            return Err(CloseReason::of_upstream("mongodb_primary_moved"));
+        }
+        if routed.packed.is_some() {
+            (self.inflated, self.packed) = (Vec::new(), Vec::new());
+        } else {
+            let here = self.input.len().min(routed.header.bytes);
+            self.input.drain(..here);
+            if here < routed.header.bytes {
+                self.stage = Stage::Skipping(routed.header.bytes - here);
+            }
+        }
+        self.active = turn::now();
+        self.go_on()
+    }
+
+    /// The refusal of a plain command. The request has not left: any command may be tried again.
+    fn refusal(&self, error: &NoServer) -> Refusal {
+        let metrics = &self.scene.service.metrics;
+        let reason = match error {
+            NoServer::Gone | NoServer::None => PoolRefusal::Unreachable,
+            NoServer::Pool(error) => error.refusal,
+        };
+        metrics.shed(reason.name());
+        match reason {
+            PoolRefusal::QueueFull | PoolRefusal::QueueTimeout => Refusal::overloaded(reason.name()),
+            PoolRefusal::Unreachable | PoolRefusal::BreakerOpen | PoolRefusal::Greeting => {
+                let is_in_transaction = self.scene.tally.borrow().is_in_transaction;
+                let label = if is_in_transaction { Labels::TRANSIENT_TRANSACTION } else { Labels::RETRYABLE_WRITE };
+                Refusal::host_unreachable(label)
+            }
+        }
+    }
+
+    /// The exchange is over, and nothing of it is left on the connection.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        let Some(server) = self.lease.server.take() else { return };
+        let outcome = if self.lease.is_error { "error" } else { "ok" };
+        self.done(outcome);
+        self.active = turn::now();
+        match server {
+            Link::Pooled(server) => server.give_back(Condition::Clean),
+            Link::Own(line) => self.lease.own = Some(line),
+        }
+    }
+
+    /// Records the exchange.
+    pub(super) fn done(&mut self, outcome: &'static str) {
+        let (service, handle) = (&self.connection.service, &self.connection.handle);
+        let now = turn::now();
+        handle.entry().let_go();
+        let Lease { wanted: arrived, got, appended, is_logged, request_bytes, .. } = self.lease;
+        let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
+        service.metrics.durations.record(&timing, 1, None);
+        if service.metrics.stages.samples() {
+            service.metrics.stages.record(TimedStage::LaneWait, arrived, got);
+        }
+        let tally = self.scene.tally.borrow();
+        let reply_bytes = self.output.appended() - appended;
+        if let Some(metrics) = &tally.metrics {
+            metrics.written.add(reply_bytes);
+            metrics.class(tally.class).time.add(now.nanos_since(arrived));
+        }
+        if is_logged {
+            service.sessions.log_access(&AccessRecord {
+                listener: service.sessions.name(),
+                peer: handle.peer(),
+                connection: handle.id(),
+                command: tally.name,
+                upstream: Some(self.upstream.name()),
+                duration_nanos: now.nanos_since(arrived),
+                upstream_nanos: now.nanos_since(got),
+                request_bytes,
+                reply_bytes,
+                outcome,
+                http: None,
+            });
+        }
+    }
+}

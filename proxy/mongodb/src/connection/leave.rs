@@ -1,0 +1,111 @@
+//! The end of a session: a reply that its client will not see is read to its end, and what the client has left behind is given back.
+
+use std::{rc::Rc, time::Duration};
+
+use weir_base::exchange::LossCause;
+use weir_engine::timeout;
+use weir_mongodb_codec::reply::Reply;
+use weir_mongodb_session::{Leave, Session};
+use weir_upstream::pooled::Condition;
+
+use super::{
+    lease::Link,
+    life::{Life, Stage},
+    replies::{Replies, Sink, Taken},
+    surroundings::Scene,
+};
+use crate::upstream::MongodbUpstream;
+
+/// The time for the rest of such a reply. Default 10 s: a server that is still at work then works for no client, and its connection is closed.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest silence within it. Default 250 ms: a server that works on for a client that is gone ends the operation when its connection
+/// closes.
+const SILENCE_MAX: Duration = Duration::from_millis(250);
+/// Bytes of a compressed reply that is inflated without a client. Default 1 MiB: beyond, the connection is closed.
+const INFLATED_BYTES_MAX: usize = 1024 * 1024;
+
+/// A session without a client.
+struct Remains {
+    session: Session,
+    scene: Scene,
+    upstream: Rc<MongodbUpstream>,
+    server: Link,
+    replies: Replies,
+}
+
+impl Life<'_> {
+    /// A request without a reply has gone, and no message of the server is here in part.
+    fn is_settling(&self) -> bool {
+        matches!(self.stage, Stage::Flushing) && self.lease.relay_reply.is_empty()
+    }
+
+    /// The client is gone, or its connection ends.
+    pub(super) fn leave(self: Box<Self>) {
+        let (is_sent, is_flushing) = (matches!(self.stage, Stage::Replying), self.is_settling());
+        let Self { mut session, scene, upstream, mut lease, connection, .. } = *self;
+        let entry = connection.handle.entry();
+        entry.wait(None);
+        entry.let_go();
+        let leave = session.on_gone(is_sent, &scene.io(None));
+        let server = lease.server.take();
+        match (leave, server) {
+            (Leave::Drain, Some(mut server)) => {
+                server.stream().output.charge_to(None);
+                let replies = std::mem::take(&mut lease.replies);
+                let remains = Remains { session, scene, upstream, server, replies };
+                weir_engine::spawn(remains.drain()).detach();
+            }
+            (_, server) => {
+                match server {
+                    // A write without a reply is on its way: the pool waits until the server has done it.
+                    Some(Link::Pooled(server)) if is_flushing => server.give_back(Condition::Dirty),
+                    Some(server) => server.close(LossCause::Retired),
+                    None => {}
+                }
+                scene.service.clean(&upstream, session.cleanups());
+            }
+        }
+    }
+}
+
+impl Remains {
+    async fn drain(mut self) {
+        let is_whole = matches!(timeout(DRAIN_TIMEOUT, self.read()).await, Ok(true));
+        let Self { mut session, scene, upstream, server, .. } = self;
+        match server {
+            Link::Pooled(server) if is_whole => server.give_back(Condition::Clean),
+            server => {
+                session.on_server_lost(true, &scene.io(None), &mut Vec::new());
+                server.close(LossCause::Retired);
+            }
+        }
+        scene.service.clean(&upstream, session.cleanups());
+    }
+
+    /// Reads to the end of the exchange; true: the connection may serve another client.
+    async fn read(&mut self) -> bool {
+        loop {
+            let received = timeout(SILENCE_MAX, self.server.stream().reader.receive()).await;
+            let Ok(Ok(Some(chunk))) = received else { return false };
+            match self.replies.take(&chunk, &mut self.session, &self.scene, &mut Nobody) {
+                Ok(Taken::More) => {}
+                Ok(Taken::Over { is_followed }) => return !is_followed,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// The bytes are of no use.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn pass(&mut self, _: &[u8]) {}
+
+    fn ended(&mut self, _: &Reply) {}
+
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        bytes <= INFLATED_BYTES_MAX
+    }
+}

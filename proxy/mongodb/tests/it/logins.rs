@@ -1,0 +1,120 @@
+//! Logins: at the gateway, and through it.
+
+use std::{sync::Arc, time::Instant};
+
+use weir_base::Secret;
+use weir_mongodb::settings::{Auth, Users};
+use weir_mongodb_codec::message::Message;
+use weir_sasl::{ChannelBinding, Derivation, Mechanism, Nonce, ScramClient, mongodb};
+
+use crate::support::{
+    Client, Gateway, Setup, greeted, integer, is_ok,
+    server::{Act, Server},
+};
+
+const MECHANISM: Mechanism = Mechanism::ScramSha256;
+
+fn payload(reply: &[u8]) -> Vec<u8> {
+    let body = Message::read(reply).unwrap().body;
+    let payload = body.get(b"payload").unwrap().expect("a payload");
+    payload.as_binary().expect("bytes").1.to_vec()
+}
+
+/// Logs in with this password; false: it was refused.
+fn log_in(client: &mut Client, password: &str) -> bool {
+    let nonce = Nonce::from_random(&[3; 18]);
+    let scram = ScramClient::new(MECHANISM, b"app", ChannelBinding::None, nonce);
+    let first = scram.first_message().to_vec();
+    let challenge = client.ask(|body| {
+        body.int32("saslStart", 1);
+        body.string("mechanism", MECHANISM.name());
+        body.binary("payload", 0, &first);
+        body.document("options", |options| options.bool("skipEmptyExchange", true));
+        body.string("$db", "admin");
+    });
+    assert!(is_ok(&challenge));
+    let (waiting, wanted) = scram.on_challenge(&payload(&challenge)).expect("a challenge");
+    let secret = mongodb::password(MECHANISM, b"app", &Secret::from(password));
+    let (proven, proof) = waiting.prove(&Derivation::new(MECHANISM, &secret, wanted).run());
+    let conversation = integer(&challenge, "conversationId").expect("a number") as i32;
+    let last = client.ask(|body| {
+        body.int32("saslContinue", 1);
+        body.int32("conversationId", conversation);
+        body.binary("payload", 0, &proof);
+        body.string("$db", "admin");
+    });
+    is_ok(&last) && proven.finish(&payload(&last)).is_ok()
+}
+
+fn setup(server: &Server) -> Setup {
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.auth = Auth::Scram;
+    setup.listener.users = Arc::new(Users::new("admin", &[MECHANISM], [("app", &Secret::from("pencil"))]));
+    setup
+}
+
+#[test]
+fn a_client_logs_in_and_one_that_does_not_gets_nothing() {
+    let server = Server::standalone(|_| Act::ok());
+    let gateway = Gateway::start(setup(&server));
+    let mut client = greeted(&gateway);
+    assert_eq!(integer(&client.find(), "code"), Some(13));
+    assert!(log_in(&mut client, "pencil"));
+    assert!(is_ok(&client.find()));
+    assert_eq!(server.count("find"), 1);
+    assert_eq!(gateway.counter("weir_mongodb_logins_total", &[("listener", "test")]), 1);
+}
+
+#[test]
+fn a_wrong_password_costs_time_and_at_last_the_connection() {
+    let server = Server::standalone(|_| Act::ok());
+    let gateway = Gateway::start(setup(&server));
+    let mut client = greeted(&gateway);
+    let begun = Instant::now();
+    for _ in 0..2 {
+        assert!(!log_in(&mut client, "pencils"));
+    }
+    assert!(begun.elapsed().as_millis() >= 100, "the first delay");
+    assert!(!log_in(&mut client, "pencils"), "the third failure is answered");
+    assert!(client.message().is_none(), "and ends the connection");
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[test]
+fn a_login_that_the_server_checks_passes_and_the_connection_is_the_clients_own() {
+    let server = Server::standalone(|seen| match &*seen.name {
+        "saslStart" => Act::reply(|body| {
+            body.int32("conversationId", 5);
+            body.bool("done", false);
+            body.binary("payload", 0, b"r=x,s=y,i=4096");
+            body.double("ok", 1.0);
+        }),
+        "saslContinue" => Act::reply(|body| {
+            body.int32("conversationId", 5);
+            body.bool("done", true);
+            body.binary("payload", 0, b"v=z");
+            body.double("ok", 1.0);
+        }),
+        _ => Act::ok(),
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.auth = Auth::Passthrough;
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    let challenge = client.ask(|body| {
+        body.int32("saslStart", 1);
+        body.string("mechanism", "SCRAM-SHA-256");
+        body.binary("payload", 0, b"n,,n=app,r=abc");
+        body.string("$db", "admin");
+    });
+    assert_eq!(payload(&challenge), b"r=x,s=y,i=4096", "the server's own words");
+    let last = client.ask(|body| {
+        body.int32("saslContinue", 1);
+        body.int32("conversationId", 5);
+        body.binary("payload", 0, b"c=biws,r=x,p=proof");
+        body.string("$db", "admin");
+    });
+    assert!(is_ok(&last) && is_ok(&client.find()));
+    let mut stranger = greeted(&gateway);
+    assert_eq!(integer(&stranger.find(), "code"), Some(13), "another client has not logged in");
+}

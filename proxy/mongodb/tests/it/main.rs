@@ -1,0 +1,7 @@
+//! The shell on one worker, between scripted clients and scripted servers: the real exchange in one process.
+
+mod exchanges;
+mod limits;
+mod logins;
+mod sets;
+mod support;

@@ -1,0 +1,192 @@
+//! Replica sets: roles, read preferences, members, and what follows when a primary is gone.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use weir_mongodb_codec::message::Flags;
+
+use crate::support::{
+    Client, Gateway, Setup, command, greeted, inner, integer, is_ok,
+    server::{Act, Says, Server},
+    until,
+};
+
+fn insert(client: &mut Client) -> Vec<u8> {
+    client.ask(|body| {
+        body.string("insert", "orders");
+        body.string("$db", "shop");
+    })
+}
+
+fn read(client: &mut Client, mode: &str) -> Vec<u8> {
+    client.ask(|body| {
+        body.string("find", "orders");
+        body.document("$readPreference", |preference| preference.string("mode", mode));
+        body.string("$db", "shop");
+    })
+}
+
+#[test]
+fn reads_go_where_their_preference_says() {
+    let primary = Server::member(true, |_| Act::ok());
+    let secondary = Server::member(false, |_| Act::ok());
+    let gateway = Gateway::start(Setup::new(&[secondary.address, primary.address]));
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&insert(&mut client)) && is_ok(&read(&mut client, "primary")));
+    assert!(is_ok(&read(&mut client, "secondary")) && is_ok(&read(&mut client, "secondaryPreferred")));
+    assert_eq!((primary.count("insert"), primary.count("find"), secondary.count("find")), (1, 1, 2));
+}
+
+#[test]
+fn a_primary_that_steps_down_says_so_and_the_next_write_goes_to_its_successor() {
+    let has_stepped_down = Arc::new(AtomicBool::new(false));
+    let flag = has_stepped_down.clone();
+    let old = Server::member(true, move |_| if flag.load(Ordering::SeqCst) { Act::error(10_107) } else { Act::ok() });
+    let new = Server::member(false, |_| Act::ok());
+    let gateway = Gateway::start(Setup::new(&[old.address, new.address]));
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&insert(&mut client)));
+    has_stepped_down.store(true, Ordering::SeqCst);
+    old.change(|says| says.is_primary = false);
+    assert_eq!(integer(&insert(&mut client), "code"), Some(10_107), "drivers see the server's own error");
+    let electing = new.clone();
+    let election = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        electing.change(|says| says.is_primary = true);
+    });
+    // It waits for the election.
+    assert!(is_ok(&insert(&mut client)));
+    election.join().unwrap();
+    assert_eq!(new.count("insert"), 1);
+}
+
+#[test]
+fn the_members_that_a_set_names_take_the_place_of_the_seeds() {
+    let primary = Server::member(true, |_| Act::ok());
+    let seed = Server::member(false, |_| Act::ok());
+    let hosts = vec![primary.address.to_string(), seed.address.to_string()];
+    primary.change(|says| says.hosts.clone_from(&hosts));
+    seed.change(|says| says.hosts.clone_from(&hosts));
+    let mut setup = Setup::new(&[seed.address]);
+    setup.upstream.replica_set = Some("rs0".to_owned());
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&insert(&mut client)), "the primary was found");
+    assert_eq!(primary.count("insert"), 1);
+    // A member that leaves is used no more.
+    primary.change(|says| says.hosts = vec![says.hosts[0].clone()]);
+    until("no connection to it is left", || seed.open() == 0);
+    assert!(is_ok(&insert(&mut client)));
+}
+
+#[test]
+fn a_server_of_another_set_gets_nothing() {
+    let other = Server::new(Says { set_name: Some("rs1"), ..Says::default() }, |_| Act::ok());
+    let own = Server::member(true, |_| Act::ok());
+    let mut setup = Setup::new(&[other.address, own.address]);
+    setup.upstream.replica_set = Some("rs0".to_owned());
+    own.change(|says| says.hosts = vec![own.address.to_string()]);
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    for _ in 0..5 {
+        assert!(is_ok(&insert(&mut client)));
+    }
+    assert_eq!((own.count("insert"), other.seen().len()), (5, 0));
+}
+
+#[test]
+fn a_cursor_stays_with_the_member_that_has_it() {
+    let of = |id: i64| {
+        move |seen: &crate::support::server::Seen| match &*seen.name {
+            "find" => Act::batch("firstBatch", id),
+            "getMore" => Act::batch("nextBatch", id),
+            _ => Act::ok(),
+        }
+    };
+    let primary = Server::member(true, of(1));
+    let secondary = Server::member(false, of(2));
+    let gateway = Gateway::start(Setup::new(&[primary.address, secondary.address]));
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&read(&mut client, "primary")) && is_ok(&read(&mut client, "secondary")));
+    let more = |client: &mut Client, id: i64| {
+        is_ok(&client.ask(|body| {
+            body.int64("getMore", id);
+            body.string("collection", "orders");
+            body.string("$db", "shop");
+        }))
+    };
+    let mut another = greeted(&gateway);
+    for _ in 0..3 {
+        assert!(more(&mut client, 1) && more(&mut client, 2) && more(&mut another, 2));
+    }
+    assert_eq!((primary.count("getMore"), secondary.count("getMore")), (3, 6));
+}
+
+#[test]
+fn workers_share_cursors_servers_and_what_they_present() {
+    let primary = Server::member(true, |seen| match &*seen.name {
+        "find" => Act::batch("firstBatch", 77),
+        "getMore" => Act::batch("nextBatch", 77),
+        _ => Act::ok(),
+    });
+    let seed = Server::member(false, |_| Act::ok());
+    let hosts = vec![primary.address.to_string(), seed.address.to_string()];
+    primary.change(|says| says.hosts.clone_from(&hosts));
+    seed.change(|says| says.hosts.clone_from(&hosts));
+    let mut setup = Setup::new(&[seed.address]);
+    setup.upstream.replica_set = Some("rs0".to_owned());
+    setup.workers = 3;
+    let gateway = Gateway::start(setup);
+    let mut clients: Vec<_> = (0..3).map(|worker| gateway.client_on(worker)).collect();
+    for client in &mut clients {
+        assert_eq!(integer(&client.hello(false), "maxWireVersion"), Some(21));
+        assert!(is_ok(&insert(client)), "each worker knows the primary");
+    }
+    assert!(is_ok(&read(&mut clients[0], "primary")));
+    for client in &mut clients {
+        let more = client.ask(|body| {
+            body.int64("getMore", 77);
+            body.string("collection", "orders");
+            body.string("$db", "shop");
+        });
+        assert!(is_ok(&more));
+    }
+    assert_eq!((primary.count("getMore"), seed.seen().len()), (3, 0));
+    // The connections of a small pool go where they are needed.
+    for round in 0..30 {
+        assert!(is_ok(&insert(&mut clients[round % 3])));
+    }
+    primary.change(|says| says.wire = 17);
+    until("a new client of each worker sees it", || {
+        (0..3).all(|worker| integer(&gateway.client_on(worker).hello(false), "maxWireVersion") == Some(17))
+    });
+}
+
+#[test]
+fn a_monitor_hears_at_once_of_an_error_that_makes_its_driver_doubt() {
+    let server = Server::member(true, |_| Act::error(10_107));
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut monitor = gateway.client();
+    let first = monitor.hello(false);
+    let version = |name| {
+        let value = inner(&first, "topologyVersion", name).expect("a version");
+        (value.as_object_id(), value.as_integer())
+    };
+    let (process, counter) = (version("processId").0.expect("an id"), version("counter").1.expect("a number"));
+    let id = monitor.next_id();
+    monitor.send(&command(id, Flags::empty(), |body| {
+        body.int32("hello", 1);
+        body.document("topologyVersion", |version| {
+            version.object_id("processId", process);
+            version.int64("counter", counter);
+        });
+        body.int64("maxAwaitTimeMS", 60_000);
+        body.string("$db", "admin");
+    }));
+    assert_eq!(integer(&insert(&mut greeted(&gateway)), "code"), Some(10_107));
+    let news = monitor.message().expect("a reply long before its time");
+    let now = inner(&news, "topologyVersion", "counter").and_then(|value| value.as_integer());
+    assert!(now > Some(counter));
+}

@@ -1,0 +1,12 @@
+//! MongoDB with real servers, drivers, the scripted server of the lab, and peers that break rules.
+#![forbid(unsafe_code)]
+
+mod drivers;
+mod failover;
+mod gateway;
+mod hostile;
+mod hostile_pins;
+mod hostile_servers;
+mod isolation;
+mod logins;
+mod scripted;
