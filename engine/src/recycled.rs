@@ -23,9 +23,14 @@ thread_local! {
 /// A future in a box whose memory serves the next one. See [`recycled`].
 pub type RecycledBox<F> = Pin<Box<F, Recycled>>;
 
-/// Puts a future into a box. Its memory may be that of an earlier one of the same size, on any thread.
-pub fn recycled<F: Future>(future: F) -> RecycledBox<F> {
-    Box::pin_in(future, Recycled)
+/// Puts the future that `make` returns into a box. Its memory may be that of an earlier one of the same size, on any thread.
+///
+/// The box comes first, so that the compiler makes the future in it. A future that exists while the box may panic has to be dropped then, and
+/// so has a place on the stack, from which it would be copied with all its room.
+#[inline]
+pub fn recycled<F: Future>(make: impl FnOnce() -> F) -> RecycledBox<F> {
+    let piece = Box::new_uninit_in(Recycled);
+    Box::into_pin(Box::write(piece, make()))
 }
 
 /// The allocator of such boxes.
@@ -106,11 +111,11 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_box_serves_the_next_one_of_its_size() {
-        let first = recycled(future::<3000>(1));
+        let first = recycled(|| future::<3000>(1));
         let at = address(&first);
         drop(first);
-        let other = recycled(future::<2000>(2));
-        let again = recycled(future::<3000>(3));
+        let other = recycled(|| future::<2000>(2));
+        let again = recycled(|| future::<3000>(3));
         assert_ne!(address(&other), at);
         assert_eq!(address(&again), at);
         assert_eq!(futures_util::FutureExt::now_or_never(again), Some(3));
@@ -120,13 +125,13 @@ mod tests {
     #[test]
     fn a_thread_keeps_so_many_and_frees_them_at_its_end() {
         std::thread::spawn(|| {
-            let all: Vec<_> = (0..=PIECES_MAX as u8).map(|fill| recycled(future::<4000>(fill))).collect();
+            let all: Vec<_> = (0..=PIECES_MAX as u8).map(|fill| recycled(|| future::<4000>(fill))).collect();
             drop(all);
             SPARES.with_borrow(|spares| {
                 assert_eq!(spares.0.iter().map(|(_, pieces)| pieces.len()).sum::<usize>(), PIECES_MAX);
             });
             // A box may end on another thread.
-            let moved = recycled(future::<4000>(7));
+            let moved = recycled(|| future::<4000>(7));
             std::thread::spawn(move || assert_eq!(futures_util::FutureExt::now_or_never(moved), Some(7)))
                 .join()
                 .expect("no panic");

@@ -63,14 +63,8 @@ pub struct TlsRequest {
 }
 
 /// One row per protocol.
-pub const PROTOCOLS: &[&Protocol] = &[
-    &redis::PROTOCOL,
-    &http::PROTOCOL,
-    &tcp::PROTOCOL,
-    &postgres::PROTOCOL,
-    &mongodb::PROTOCOL,
-    &ai::PROTOCOL,
-];
+pub const PROTOCOLS: &[&Protocol] =
+    &[&redis::PROTOCOL, &http::PROTOCOL, &tcp::PROTOCOL, &postgres::PROTOCOL, &mongodb::PROTOCOL, &ai::PROTOCOL];
 
 /// The protocol of this word.
 pub fn named(word: &str) -> Option<&'static Protocol> {

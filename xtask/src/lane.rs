@@ -90,6 +90,8 @@ pub enum When {
     Code,
     /// In full when the change reaches what the lane covers, else its core.
     Reached(Covers),
+    /// In full when it is named, or with `--full`. A change leaves it out: it is in work, and has tests that fail.
+    Named,
 }
 
 /// The load of a lane on the machine. It decides which lanes run beside it.

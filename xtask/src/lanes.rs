@@ -51,9 +51,6 @@ const REDIS: &[&str] = &[
 const POSTGRES: &[&str] =
     &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
 
-/// The packages that decide the meaning of MongoDB sessions.
-const MONGODB: &[&str] = &["weir-mongodb", "weir-mongodb-session", "weir-mongodb-codec", "weir-sasl", "weir-upstream"];
-
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
@@ -76,14 +73,6 @@ const HTTP_PATHS: &[&str] = &[
     "examples/prometheus/",
 ];
 const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
-const MONGODB_PATHS: &[&str] = &[
-    "tests/src/",
-    "tests/tests/mongodb/",
-    "tests/clients/mongodb/",
-    "tests/clients/postgres/python/checks.py",
-    "tests/Cargo.toml",
-    "weir/src/origin",
-];
 const AI_PATHS: &[&str] = &[
     "tests/src/",
     "tests/tests/ai/",
@@ -213,8 +202,7 @@ const LANES: &[Lane] = &[
         name: "mongodb",
         about: "MongoDB with real servers, the lab's scripted server, and drivers",
         needs: &[Part::Servers, Part::Mongodb, Part::MongodbDrivers],
-        when: covers(&["weir-mongodb", "weir-origin"], PRODUCT, MONGODB_PATHS),
-        core: cores::MONGODB,
+        when: When::Named,
         minutes: 8,
         programs: true,
         body: |run| products::all(run, "mongodb"),
@@ -400,7 +388,7 @@ const LANES: &[Lane] = &[
         name: "suites:pymongo",
         about: "PyMongo's own tests through Weir: they differ from a direct connection as listed",
         needs: &[Part::Servers, Part::Mongodb, Part::PymongoSuite],
-        when: covers(&[], MONGODB, &["tests/suites/", "tests/src/", "tests/clients/mongodb/ferretdb/"]),
+        when: When::Named,
         minutes: 7,
         work: Work::Waits,
         programs: true,

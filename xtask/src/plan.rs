@@ -137,6 +137,7 @@ fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>, reached: &Reached
     let unreached = || "the change does not reach it".to_owned();
     let (form, why) = match lane.when {
         When::Always => (Form::Full, "always".to_owned()),
+        When::Named => (Form::Out, "in work: runs by its name".to_owned()),
         _ if reach.is_documents() => (Form::Out, "only documents changed".to_owned()),
         When::Code => (Form::Full, reached.describe()),
         When::Reached(covers) => match reach.file_in(&covers) {

@@ -238,6 +238,12 @@ impl RequestParser {
         }
     }
 
+    /// At the beginning of a request again, whatever was seen of the last one.
+    pub fn reset(&mut self) {
+        self.head.clear();
+        (self.taken, self.has_line, self.skipped_empty) = (0, false, false);
+    }
+
     /// Nothing of a request was seen yet.
     pub fn is_idle(&self) -> bool {
         self.taken == 0

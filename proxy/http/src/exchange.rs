@@ -98,7 +98,7 @@ async fn forward<'r>(
     let mut original = None;
     if buffer.waits || context.chooses(request) {
         // Every connection pays for the size of this future, and requests without a body do not need it.
-        original = match weir_engine::recycled(inspect_body(client, request, head, routed, &context)).await {
+        original = match weir_engine::recycled(|| inspect_body(client, request, head, routed, &context)).await {
             Ok(original) => original,
             Err(after) => return after,
         };

@@ -31,6 +31,7 @@ use crate::{
     input::Input,
     limits::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, LINGER_TIMEOUT},
     local_response::LocalResponse,
+    pooled_parser::PooledParser,
     refusal::Refusal,
     request_context::RequestContext,
     respond,
@@ -67,7 +68,6 @@ pub(crate) enum RequestsEnd {
 
 /// One request after the other, until there is none any more.
 pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> RequestsEnd {
-    let mut parser = RequestParser::new();
     let mut client = Http1Client {
         connection,
         stream,
@@ -85,7 +85,7 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> Req
             return end;
         }
         // The 3 KiB of a request serve the next one, of any connection: idle connections cost little.
-        match weir_engine::recycled(requests(&mut client, &mut parser, &mut may_be_http2)).await {
+        match weir_engine::recycled(|| requests(&mut client, &mut may_be_http2)).await {
             NoRequest::Yet => {}
             NoRequest::Ended(end) => return end,
         }
@@ -108,10 +108,11 @@ async fn wait_for_request(client: &mut Http1Client<'_>) -> Result<(), RequestsEn
 }
 
 /// Serves requests as long as they follow each other.
-async fn requests(client: &mut Http1Client<'_>, parser: &mut RequestParser, may_be_http2: &mut bool) -> NoRequest {
+async fn requests(client: &mut Http1Client<'_>, may_be_http2: &mut bool) -> NoRequest {
     let connection = client.connection;
+    let mut parser = PooledParser::take();
     loop {
-        let mut head = match next_head(client, parser, *may_be_http2).await {
+        let mut head = match next_head(client, &mut parser, *may_be_http2).await {
             Ok(head) => head,
             Err(NoRequest::Ended(RequestsEnd::Refused(refusal))) => {
                 connection.violated(refusal.reason, refusal.text);

@@ -50,6 +50,7 @@
 //! | `endpoint_responses` | the responses of an endpoint: counted, and judged for its health |
 //! | `tunnel` / `tunnel_io` | WebSocket: frames both ways behind a 101; their readers and writers |
 //! | `refusal` / `refusal_format` / `date` | every refusal, in HTTP's words; the form that a listener or a filter gives them; the Date of local responses |
+//! | `pooled_parser` | parsers of heads whose memory serves the next message |
 //! | `probe` | health checks of origins |
 //! | `trace` | request id and trace context |
 //! | `metrics` | the cells this room writes |
@@ -104,6 +105,7 @@ mod own_request;
 mod own_response;
 pub mod policies;
 mod policy_check;
+mod pooled_parser;
 mod probe;
 mod refusal;
 pub mod refusal_format;

@@ -1,6 +1,6 @@
 //! The origin's side of an exchange, whatever version of HTTP it speaks; and HTTP/1.1's.
 
-use std::{cell::RefCell, time::Duration};
+use std::time::Duration;
 
 use weir_base::error::Culprit;
 use weir_engine::{Deadline, Stream};
@@ -13,6 +13,7 @@ use crate::{
     http1_body::{Framing, Http1Sink, Http1Source, receive},
     input::Input,
     metrics::ListenerMetrics,
+    pooled_parser::PooledParser,
     refusal::Refusal,
 };
 
@@ -68,39 +69,18 @@ pub(crate) trait Download: Source {
     fn reuse(&mut self, head: ResponseHead);
 }
 
-/// Parsers that a worker keeps for their memory. Default 64, as many responses as a worker has begun and not ended at most times; each
-/// holds a head of a kilobyte or two.
-const PARSERS_POOLED_MAX: usize = 64;
-
-thread_local! {
-    static PARSERS: RefCell<Vec<ResponseParser>> = const { RefCell::new(Vec::new()) };
-}
-
 /// An origin that speaks HTTP/1.1 on a connection of its own.
 pub(crate) struct Http1Origin<'l> {
     stream: &'l mut Stream,
     input: Input,
     decoder: BodyDecoder,
     /// From the first bytes of the response on: many exchanges wait for them at a time, and few have them.
-    parser: Option<ResponseParser>,
+    parser: Option<PooledParser<ResponseParser>>,
 }
 
 impl<'l> Http1Origin<'l> {
     pub(crate) fn new(stream: &'l mut Stream) -> Self {
         Self { stream, input: Input::default(), decoder: BodyDecoder::new(BodyLength::Exact(0)), parser: None }
-    }
-}
-
-impl Drop for Http1Origin<'_> {
-    fn drop(&mut self) {
-        let Some(mut parser) = self.parser.take() else { return };
-        // The origin may have failed in the middle of a head.
-        parser.reset();
-        PARSERS.with_borrow_mut(|parsers| {
-            if parsers.len() < PARSERS_POOLED_MAX {
-                parsers.push(parser);
-            }
-        });
     }
 }
 
@@ -141,7 +121,7 @@ impl Origin for Http1Origin<'_> {
 /// A response in HTTP/1.1.
 pub(crate) struct Http1Download<'a> {
     metrics: &'a ListenerMetrics,
-    parser: &'a mut Option<ResponseParser>,
+    parser: &'a mut Option<PooledParser<ResponseParser>>,
     source: Http1Source<'a>,
     /// The origin has sent something.
     has_received: bool,
@@ -171,8 +151,7 @@ impl Download for Http1Download<'_> {
         loop {
             let has_some = !input.bytes().is_empty();
             if has_some {
-                let pooled = || PARSERS.with_borrow_mut(Vec::pop).unwrap_or_default();
-                let parser = self.parser.get_or_insert_with(pooled);
+                let parser = self.parser.get_or_insert_with(PooledParser::take);
                 match parser.parse(input.bytes(), &HeadLimits::default()) {
                     Ok(Some(used)) => {
                         input.spend(used);

@@ -23,8 +23,8 @@ use weir_postgres_codec::Version;
 use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MAX};
 
 use self::sources::CancelSources;
-use weir_listener::login::{entropy, network};
 use crate::relay::{ForeignCancel, Over, UpgradeRelay};
+use weir_listener::login::{entropy, network};
 
 /// The time of a forwarded request, and of the client that waits for it. Default 10 s, as PgBouncer's `cancel_wait_timeout`.
 pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);

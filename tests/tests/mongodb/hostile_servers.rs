@@ -27,8 +27,11 @@ fn good(body: &mut Writer<'_>) {
     body.double("ok", 1.0);
 }
 
+/// The replies so far: whether each was evil, and its connection.
+type Noted = Arc<Mutex<Vec<(bool, u64)>>>;
+
 /// Answers the first count with `evil`, and everything else honestly. The connections of both are noted.
-fn evil_once(evil: fn(&Asked<'_>) -> Act) -> (Fake, Arc<Mutex<Vec<(bool, u64)>>>) {
+fn evil_once(evil: fn(&Asked<'_>) -> Act) -> (Fake, Noted) {
     let (seen, is_over) = (Arc::new(Mutex::new(Vec::new())), AtomicBool::new(false));
     let noted = Arc::clone(&seen);
     let server = Fake::start(move |asked| {

@@ -243,7 +243,7 @@ impl ListenerAcceptor {
         let left = BalanceGuard(core.clone());
         let AdmittedConnection { accepted, permit, place } = admitted;
         // In a box of its own: it is over before the session begins, and every idle connection pays for the size of the task.
-        let arriving = weir_engine::recycled(self.clone().arrive(core.clone(), accepted, place));
+        let arriving = weir_engine::recycled(|| self.clone().arrive(core.clone(), accepted, place));
         weir_engine::spawn(async move {
             let _charged = (left, permit);
             if let Some(life) = arriving.await {

@@ -67,11 +67,6 @@ pub const ISOLATION: &[&str] = &[
 
 pub const POSTGRES: &[&str] = &["servers::every_major_serves_its_user_with_scram"];
 
-pub const MONGODB: &[&str] = &[
-    "drivers::every_check_of_pymongo_holds_through_weir",
-    "hostile::m1_lengths_that_no_message_has_end_the_connection",
-];
-
 pub const FLAGS: &[&str] = &[
     "access::a_403_follows_a_verdict_and_a_503_everything_else",
     "access::f3_a_token_serves_its_own_api_and_environment",

@@ -24,8 +24,8 @@ pub enum Action {
     Observe,
 }
 
-/// A rule as it is configured. Every condition that is there must fit the command. Of the rules that allow or deny, the first one that fits
-/// decides.
+/// A rule as it is configured. Every condition that is there must fit the command. The first rule that fits and allows or
+/// denies decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSettings {
     /// Its name, for errors and logs: unique.

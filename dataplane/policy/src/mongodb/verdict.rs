@@ -167,7 +167,7 @@ impl Rule {
     fn class_fit(&self, subject: &Subject<'_>) -> Fit {
         let is_fit = self.classes == 0 || self.classes & bit(subject.class) != 0;
         match self.action {
-            // What is missing may make the class another one.
+            // The missing part may make the class another one.
             Action::Allow if self.classes != 0 && !subject.is_whole => Fit::Perhaps.min(Fit::of(is_fit, true)),
             _ => Fit::of(is_fit, subject.is_whole),
         }

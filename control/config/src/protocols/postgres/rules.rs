@@ -143,7 +143,8 @@ fn check_method(
             false
         }
         Method::Trust => {
-            let is_near = rule.transport == Transport::Local || rule.addresses.iter().any(is_loopback) || is_local(of.section);
+            let is_near =
+                rule.transport == Transport::Local || rule.addresses.iter().any(is_loopback) || is_local(of.section);
             let is_permitted = of.section.own.postgres.postgres.allow_trust.value;
             if !is_near && !is_permitted {
                 refuse_trust(method, path, "method", of, reader);
