@@ -23,7 +23,7 @@ use weir_mongodb_codec::{
 pub enum Act {
     /// Replies with this body.
     Reply(Box<dyn FnOnce(&mut Writer<'_>)>),
-    /// Replies with these bytes, but for the id of the request.
+    /// Replies with these bytes, except the id of the request.
     Raw(Vec<u8>),
     /// Replies with these bytes as they are.
     Exact(Vec<u8>),
