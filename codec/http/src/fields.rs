@@ -73,6 +73,11 @@ impl Fields {
         self.spans.is_empty()
     }
 
+    /// Bytes of memory that it has, in use or not.
+    pub fn room(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+
     /// Forgets all, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -168,6 +168,7 @@ impl RequestHead {
     fn clear(&mut self) {
         self.line.clear();
         (self.method, self.target, self.authority) = (0..0, 0..0, 0..0);
+        (self.version, self.body, self.options) = Default::default();
         self.fields.clear();
     }
 }
@@ -238,10 +239,15 @@ impl RequestParser {
         }
     }
 
-    /// At the beginning of a request again, whatever was seen of the last one.
+    /// At the beginning of a request again, wherever the last one ended.
     pub fn reset(&mut self) {
         self.head.clear();
         (self.taken, self.has_line, self.skipped_empty) = (0, false, false);
+    }
+
+    /// Bytes of memory that the parser has for a head.
+    pub fn room(&self) -> usize {
+        self.head.line.capacity() + self.head.fields.room()
     }
 
     /// Nothing of a request was seen yet.

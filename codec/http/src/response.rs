@@ -160,7 +160,12 @@ impl ResponseParser {
         self.reset();
     }
 
-    /// At the beginning of a response again, whatever was seen of the last one.
+    /// Bytes of memory that the parser has for a head.
+    pub fn room(&self) -> usize {
+        self.head.reason.capacity() + self.head.fields.room()
+    }
+
+    /// At the beginning of a response again, wherever the last one ended.
     pub fn reset(&mut self) {
         self.head.clear();
         (self.taken, self.has_line) = (0, false);

@@ -110,7 +110,7 @@ async fn wait_for_request(client: &mut Http1Client<'_>) -> Result<(), RequestsEn
 /// Serves requests as long as they follow each other.
 async fn requests(client: &mut Http1Client<'_>, may_be_http2: &mut bool) -> NoRequest {
     let connection = client.connection;
-    let mut parser = PooledParser::take();
+    let mut parser = PooledParser::from_pool();
     loop {
         let mut head = match next_head(client, &mut parser, *may_be_http2).await {
             Ok(head) => head,

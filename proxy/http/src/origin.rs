@@ -151,7 +151,7 @@ impl Download for Http1Download<'_> {
         loop {
             let has_some = !input.bytes().is_empty();
             if has_some {
-                let parser = self.parser.get_or_insert_with(PooledParser::take);
+                let parser = self.parser.get_or_insert_with(PooledParser::from_pool);
                 match parser.parse(input.bytes(), &HeadLimits::default()) {
                     Ok(Some(used)) => {
                         input.spend(used);
