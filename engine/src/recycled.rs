@@ -25,8 +25,8 @@ pub type RecycledBox<F> = Pin<Box<F, Recycled>>;
 
 /// Puts the future that `make` returns into a box. Its memory may be that of an earlier one of the same size, on any thread.
 ///
-/// The box comes first, so that the compiler makes the future in it. A future that exists while the box may panic has to be dropped then, and
-/// so has a place on the stack, from which it would be copied with all its room.
+/// The box is allocated first, so that the compiler can make the future in it. An allocation may panic. A future that existed before would
+/// then have to be dropped, so it would need a place on the stack, and its whole size would be copied into the box.
 #[inline]
 pub fn recycled<F: Future>(make: impl FnOnce() -> F) -> RecycledBox<F> {
     let piece = Box::new_uninit_in(Recycled);

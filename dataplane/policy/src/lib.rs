@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+mod limits;
 pub mod mongodb;
 pub mod postgres;
 pub mod redis;

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use weir_analysis::mongodb::Class;
 
-/// Rules of a listener. Default limit 256: each is looked at for each command of a user whom it concerns.
-pub const RULES_MAX: usize = 256;
-/// Bytes of a rule's name. It stands in the error that clients get, and may be a metric label.
-pub const RULE_NAME_BYTES_MAX: usize = 63;
+pub use crate::limits::{RULE_NAME_BYTES_MAX, RULES_MAX};
+
 /// Bytes of the pattern of a name. Default 255, as servers limit a database with its collection.
 pub const PATTERN_BYTES_MAX: usize = 255;
 

@@ -7,11 +7,7 @@ use std::sync::Arc;
 use weir_analysis::postgres::{Class, Verb, Verbs};
 
 use super::pattern::{Pattern, PatternError};
-
-/// Rules of a listener. Default limit 256: each is looked at for each statement of a user whom it concerns.
-pub const RULES_MAX: usize = 256;
-/// Bytes of a rule's name. It stands in the error that clients get, and may be a metric label.
-pub const RULE_NAME_BYTES_MAX: usize = 63;
+pub use crate::limits::{RULE_NAME_BYTES_MAX, RULES_MAX};
 
 /// The verdict of a rule on a statement that it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

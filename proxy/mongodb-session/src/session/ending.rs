@@ -39,7 +39,7 @@ impl Session {
             return;
         };
         self.release(&exchange, io);
-        // An overload says nothing of a server: what lives there stays.
+        // An overload does not mean that the server is gone, so its cursors and transactions stay pinned.
         let forgotten = if refusal.is_overload() { None } else { self.forget(&exchange, io) };
         let refusal = forgotten.unwrap_or_else(|| refusal.clone()).unsent();
         self.refuse_exchange(&exchange, &refusal, out);
