@@ -40,11 +40,16 @@ impl<P: Copy, S: Sink<P> + Default> MemberScan<P, S> {
         let (mut at, mut ended) = (0, None);
         loop {
             if self.open.is_none() {
+                // A scan that ends with the piece in front leaves a key for the first byte of this one.
+                let before = |found: usize| match found {
+                    0 => self.before[..self.before_bytes].last(),
+                    _ => Some(&piece[found - 1]),
+                };
                 let Some(found) = self
                     .key
                     .find_iter(&piece[at..])
                     .map(|found| at + found)
-                    .find(|&found| found.checked_sub(1).is_some_and(|before| may_precede_key(piece[before])))
+                    .find(|&found| before(found).is_some_and(|&byte| may_precede_key(byte)))
                 else {
                     break;
                 };
@@ -179,6 +184,15 @@ mod tests {
     fn a_quote_in_front_of_a_mistake_begins_no_key_wherever_the_text_is_cut() {
         assert_eq!(seen(r#"{"usage":","usage":{"a":6}}"#), None);
         assert_eq!(seen(r#"{"usage":{"usage"{"usage":{"a":6}}"#), Some(vec![(1, b"6".to_vec())]));
+    }
+
+    #[test]
+    fn a_mistake_in_any_token_leads_to_the_same_search_wherever_the_text_is_cut() {
+        let tokens = [r#""usage""#, ":", ",", " ", "{", "}", "4", "4e", "tr", r#""b""#, r#""\ud8"#];
+        for number in 0..tokens.len().pow(3) {
+            let between: String = (0..3).map(|place| tokens[number / tokens.len().pow(place) % tokens.len()]).collect();
+            seen(&format!(r#"{{"usage":{between}"usage":{{"a":6}}}}"#));
+        }
     }
 
     #[test]
