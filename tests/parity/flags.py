@@ -1,19 +1,25 @@
-"""Compares the responses of Weir and of Unleash Edge 19.15.1, request by request.
+"""Compares the responses of Weir with those of Unleash Edge 19.15.1, request by request.
 
-Both stand in front of `weir lab origin flags` with the same backend token, for example:
+    python3 tests/parity/flags.py WEIR EDGE               both run
+    python3 tests/parity/flags.py WEIR FILE               with responses that a file keeps
+    python3 tests/parity/flags.py --record EDGE FILE      keeps them
+
+WEIR and EDGE are addresses such as http://127.0.0.1:3063. The lane `flags` compares with `flags-small.json` and `flags-large.json`, for
+Unleash Edge takes a quarter of an hour to build (`cargo xtask setup flags-peer`). Both programs stand in front of the lab's origin with the
+same backend token, for example:
 
     weir lab origin flags --data small &
     unleash-edge -w 1 --port 3064 edge --strict --upstream-url http://127.0.0.1:4242 --tokens '*:development.lab-backend' &
     weir run --config flags.toml &
-    python3 tests/parity/flags.py http://127.0.0.1:3063 http://127.0.0.1:3064
-
-Each request is sent to both, with status, the header fields that matter to SDKs, and the body compared as JSON. A difference that DIFFERENCES
-explains is listed with its reason; any other one is a fault, and the exit status is 1.
 
 `flags.toml` is the smallest file of docs/guide/flags.md with `backstage = ["health", "ready", "metricsbatch"]`, for Edge has all endpoints
 of operators by default.
+
+Each request is sent to both, with status, the header fields that matter to SDKs, and the body compared as JSON. A difference that DIFFERENCES
+explains is listed with its reason; any other one is a fault, and the exit status is 1.
 """
 
+import hashlib
 import json
 import sys
 import urllib.error
@@ -31,14 +37,18 @@ APPLICATION = {"appName": "parity", "instanceId": "one", "interval": 15000, "sta
 CONTEXTS = ["", "?userId=7", "?userId=7&sessionId=s&appName=a&properties[plan]=pro", "?userId=7&properties%5Bplan%5D=free", "?environment=other"]
 
 
-def requests():
-    """Name, method, path, token, fields, body."""
+# A body of more bytes is kept as its hash.
+KEPT_BYTES_MAX = 2500
+
+
+def requests(flag):
+    """Name, method, path, token, fields, body. `flag`: the name of one that the data set has."""
     client, front = "/api/client/features", "/api/frontend"
     yield "features", "GET", client, BACKEND, {}, None
-    yield "features, prefix", "GET", f"{client}?namePrefix=flag-1", BACKEND, {}, None
+    yield "features, prefix", "GET", f"{client}?namePrefix={flag[:-1]}", BACKEND, {}, None
     yield "features, prefix of none", "GET", f"{client}?namePrefix=zzz", BACKEND, {}, None
-    yield "feature by name", "GET", f"{client}/flag-1", BACKEND, {}, None
-    yield "feature by the beginning of a name", "GET", f"{client}/flag-", BACKEND, {}, None
+    yield "feature by name", "GET", f"{client}/{flag}", BACKEND, {}, None
+    yield "feature by the beginning of a name", "GET", f"{client}/{flag[:-1]}", BACKEND, {}, None
     yield "feature that is not there", "GET", f"{client}/zzz", BACKEND, {}, None
     yield "features, POST", "POST", client, BACKEND, JSON, {}
     yield "delta", "GET", "/api/client/delta", BACKEND, {}, None
@@ -60,9 +70,9 @@ def requests():
         yield f"{path}, POST with a wrapper", "POST", path, FRONTEND, JSON, {"context": {"userId": "7"}}
         yield f"{path}, POST of no JSON", "POST", path, FRONTEND, JSON, "{"
     yield "unknown names in a query", "GET", "/api/frontend?plan=pro", FRONTEND, {}, None
-    for name in ["flag-1", "zzz"]:
-        yield f"frontend feature {name}", "GET", f"/api/frontend/features/{name}?userId=7", FRONTEND, {}, None
-        yield f"frontend feature {name}, POST", "POST", f"/api/frontend/features/{name}", FRONTEND, JSON, {"userId": "7"}
+    for word, name in [("that is there", flag), ("that is not there", "zzz")]:
+        yield f"frontend feature {word}", "GET", f"/api/frontend/features/{name}?userId=7", FRONTEND, {}, None
+        yield f"frontend feature {word}, POST", "POST", f"/api/frontend/features/{name}", FRONTEND, JSON, {"userId": "7"}
     for path, token in [("/api/client", BACKEND), ("/api/frontend/client", FRONTEND), ("/api/proxy/client", FRONTEND)]:
         yield f"{path}/metrics", "POST", f"{path}/metrics", token, JSON, METRICS
         yield f"{path}/metrics of no JSON", "POST", f"{path}/metrics", token, JSON, "{"
@@ -94,7 +104,7 @@ DIFFERENCES = [
     ("frontend, ", "body", NO_BODY),
     ("frontend, ", "content-type", NO_BODY),
     ("feature that is not there", "", NO_BODY),
-    ("frontend feature zzz", "", NO_BODY),
+    ("frontend feature that is not there", "", NO_BODY),
     ("unknown names in a query", "body", "unknown names become properties, as in unleash-server; Edge drops them"),
     ("validate", "body", "`client` is the older word for `backend`"),
     ("preflight", "status", "a preflight without a body is a 204"),
@@ -111,15 +121,27 @@ for path in ["/api/client", "/api/frontend/client", "/api/proxy/client"]:
 
 
 def send(base, method, path, token, fields, body):
+    """Status, fields and body of a response."""
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(base + path, data=data, method=method, headers=dict(fields))
     if token:
         request.add_header("Authorization", token)
     try:
         with urllib.request.urlopen(request, timeout=20) as response:
-            return response.status, response.headers, b"" if method == "HEAD" else response.read()
+            status, head, content = response.status, response.headers, b"" if method == "HEAD" else response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+        status, head, content = error.code, error.headers, error.read()
+    text = json.dumps(shown(content), sort_keys=True)
+    if len(text) > KEPT_BYTES_MAX:
+        text = f"{len(text)} bytes, sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+    return {"status": status, "body": text, **{name: head.get(name) for name in FIELDS}}
+
+
+def responses(base):
+    """The response to each request, by its name."""
+    with urllib.request.urlopen(urllib.request.Request(f"{base}/api/client/features", headers={"Authorization": BACKEND}), timeout=20) as response:
+        flag = json.load(response)["features"][0]["name"]
+    return {name: send(base, *request) for name, *request in requests(flag)}
 
 
 def shown(body):
@@ -143,31 +165,39 @@ def stripped(value):
     return value
 
 
-def differing(one, other):
-    if one[0] != other[0]:
-        yield "status", one[0], other[0]
-    for name in FIELDS:
-        if one[1].get(name) != other[1].get(name):
-            yield name, one[1].get(name), other[1].get(name)
-    if shown(one[2]) != shown(other[2]):
-        yield "body", json.dumps(shown(one[2]))[:300], json.dumps(shown(other[2]))[:300]
-
-
 def main():
+    if sys.argv[1] == "--record":
+        edge, path = sys.argv[2:4]
+        with open(path, "w") as file:
+            json.dump(responses(edge), file, indent=1)
+            file.write("\n")
+        return
     weir, edge = sys.argv[1:3]
+    ours = responses(weir)
+    if edge.startswith("http"):
+        theirs = responses(edge)
+    else:
+        with open(edge) as file:
+            theirs = json.load(file)
+    if list(ours) != list(theirs):
+        sys.exit(f"the requests are others: {set(ours) ^ set(theirs)}")
+    compare(ours, theirs)
+
+
+def compare(ours, theirs):
     same, explained, faults = 0, {}, []
-    for name, method, path, token, fields, body in requests():
-        found = list(differing(*(send(base, method, path, token, fields, body) for base in (weir, edge))))
-        unexplained = []
-        for what, one, other in found:
-            reason = next((why for begins, which, why in DIFFERENCES if name.startswith(begins) and which in ("", what)), None)
+    for name, one in ours.items():
+        other = theirs[name]
+        found = [field for field in one if one[field] != other[field]]
+        for field in found:
+            case = f"{name} ({field}: {str(one[field])[:200]} / {str(other[field])[:200]})"
+            reason = next((why for begins, which, why in DIFFERENCES if name.startswith(begins) and which in ("", field)), None)
             if reason is None:
-                unexplained.append(f"{name}: {what}: Weir {one}, Edge {other}")
+                faults.append(case)
             else:
-                explained.setdefault(reason, []).append(f"{name} ({what}: {str(one)[:60]} / {str(other)[:60]})")
-        same += not [what for what, _, _ in found if what != "etag"]
-        faults += unexplained
-    print(f"{same} requests with equal responses besides the tag")
+                explained.setdefault(reason, []).append(case)
+        same += not [field for field in found if field != "etag"]
+    print(f"{same} of {len(ours)} requests with equal responses besides the tag")
     for reason, cases in explained.items():
         print(f"- {reason}: {len(cases)}, such as {cases[0]}")
     for fault in faults:

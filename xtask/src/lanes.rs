@@ -85,6 +85,7 @@ const AI_PATHS: &[&str] = &[
 const FLAGS_PATHS: &[&str] = &[
     "tests/src/",
     "tests/tests/flags/",
+    "tests/parity/flags",
     "tests/clients/flags/",
     "tests/clients/node/chromium.js",
     "tests/Cargo.toml",

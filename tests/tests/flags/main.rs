@@ -11,6 +11,7 @@ mod hostile;
 mod http2;
 mod isolation;
 mod outages;
+mod parity;
 mod protocol;
 mod reconnects;
 mod sdks;
