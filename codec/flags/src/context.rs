@@ -54,10 +54,10 @@ impl ContextField {
 /// The treatment of a name that is no field, outside of `properties`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownFields {
-    /// It is a property, as unleash-server has it.
+    /// It is a property, as unleash-server and Unleash Edge have it.
     #[default]
     Properties,
-    /// It is left out, as Unleash Edge does with a query.
+    /// It is left out.
     Drop,
 }
 

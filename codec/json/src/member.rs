@@ -40,7 +40,7 @@ impl<P: Copy, S: Sink<P> + Default> MemberScan<P, S> {
         let (mut at, mut ended) = (0, None);
         loop {
             if self.open.is_none() {
-                // A scan that ends with the piece in front leaves a key for the first byte of this one.
+                // A scan of earlier pieces may end at byte 0 of this piece, where a key may begin.
                 let before = |found: usize| match found {
                     0 => self.before[..self.before_bytes].last(),
                     _ => Some(&piece[found - 1]),

@@ -58,8 +58,6 @@ pub(super) fn write(options: &Options, more: &mut Table, config: &mut Config) ->
     if options.is_set("disable-all-endpoint") {
         more.set("flags.all_endpoint", Value::Flag(false));
     }
-    // Unleash Edge drops unknown names of a query.
-    more.set("flags.unknown_query_fields", Value::text("drop"));
     let on = BACKSTAGE.iter().filter(|(_, off)| off.is_empty() || !options.is_set(off));
     more.set("flags.backstage", Value::texts(on.map(|(word, _)| *word)));
     proxies(options, more, config);

@@ -97,7 +97,7 @@ section! {
         /// Path prefix of all endpoints of this listener, such as `/edge`. If absent, the endpoints are at the root.
         optional base_path: LongWord;
         /// Names in a query of the frontend API that are no context fields: `properties` treats them as properties, as Unleash
-        /// does, `drop` ignores them, as Unleash Edge does.
+        /// and Unleash Edge do, `drop` ignores them.
         default unknown_query_fields: UnknownFields = UnknownFields::Properties;
         /// Serve `/api/frontend/all` and `/api/proxy/all`, which also list disabled flags.
         default all_endpoint: bool = true;
