@@ -1,8 +1,11 @@
 //! The handling of requests by a route of Envoy: timeouts, rewrites, retries, headers.
 
+use std::collections::HashSet;
+
+use super::target::content_type;
 use super::{Importer, duration, millis};
 use crate::field;
-use crate::model::{PathMatch, Route};
+use crate::model::{PathMatch, Route, Target};
 use crate::note::Mistake;
 use crate::paths;
 use crate::toml::Value;
@@ -15,14 +18,14 @@ const TIMEOUT: u64 = 15_000;
 /// Milliseconds of Weir's `response_timeout`.
 const RESPONSE_TIMEOUT: u64 = 60_000;
 
-/// Words of `retry_on` that Weir shares, apart from the hyphens.
-const RETRIES: &[(&str, &str)] = &[
-    ("connect-failure", "connect_failure"),
-    ("refused-stream", "refused_stream"),
-    ("reset", "reset"),
-    ("gateway-error", "gateway_error"),
-    ("5xx", "5xx"),
-];
+/// Failures without a response. Envoy counts them among those of `reset`, `gateway-error` and `5xx`.
+const WITHOUT_RESPONSE: [&str; 3] = ["connect_failure", "refused_stream", "reset"];
+
+/// The statuses that Weir may retry.
+const RETRIABLE: std::ops::RangeInclusive<u64> = 400..=599;
+
+/// The status of `retriable-4xx`.
+const CONFLICT: u64 = 409;
 
 impl<'n> Importer<'n> {
     /// The handling of requests by a route.
@@ -35,6 +38,7 @@ impl<'n> Importer<'n> {
             "prefix_rewrite",
             "regex_rewrite",
             "host_rewrite_literal",
+            "host_rewrite_header",
             "auto_host_rewrite",
             "retry_policy",
         ];
@@ -70,51 +74,70 @@ impl<'n> Importer<'n> {
 
     fn retry(&mut self, policy: &'n Node, route: &mut Route) -> Result<(), Mistake> {
         self.rest(policy, &["retry_on", "num_retries", "per_try_timeout", "retriable_status_codes"], "retry_policy");
-        let mut entries = Vec::new();
         let count = policy.get("num_retries").map_or(Ok(1), |node| node.number("num_retries"))?;
-        entries.push(("attempts".to_owned(), Value::Number(count.min(10))));
+        let mut entries = vec![("attempts".to_owned(), Value::Number(count.min(10)))];
         if count > 0 {
-            let mut on = Vec::new();
-            for word in policy.text_at("retry_on").unwrap_or_default().split(',').map(str::trim) {
-                match RETRIES.iter().find(|(known, _)| *known == word) {
-                    Some((_, own)) => on.push(*own),
-                    None if word.is_empty() || word == "retriable-status-codes" => {}
-                    None => self.note(policy, &format!("retry_on: {word}"), "has no counterpart", "statuses"),
-                }
+            let limit = millis(policy, "per_try_timeout")?.filter(|time| *time > 0);
+            let (on, statuses) = self.retried(policy, limit.is_some())?;
+            if !statuses.is_empty() || on.iter().any(|failure| !WITHOUT_RESPONSE[..2].contains(failure)) {
+                let why = "requests that a server may have processed are sent again only if their method is idempotent";
+                self.note(policy, "retry_policy", why, "non_idempotent = true");
             }
             if !on.is_empty() {
                 entries.push(("on".to_owned(), Value::texts(on)));
             }
-            let codes: Result<Vec<Value>, Mistake> = policy
-                .items_at("retriable_status_codes")
-                .iter()
-                .map(|node| node.number("a status").map(Value::Number))
-                .collect();
-            let codes = codes?;
-            if !codes.is_empty() {
-                entries.push(("statuses".to_owned(), Value::List(codes)));
+            if !statuses.is_empty() {
+                entries.push(("statuses".to_owned(), Value::List(statuses.into_iter().map(Value::Number).collect())));
             }
-            if let Some(time) = millis(policy, "per_try_timeout")?.filter(|time| *time > 0) {
-                entries.push(("try_timeout".to_owned(), duration(time, DAY)));
-            }
+            entries.extend(limit.map(|time| ("try_timeout".to_owned(), duration(time, DAY))));
         }
         route.more.set("retry", Value::Inline(entries));
         Ok(())
     }
 
-    /// Headers of the route, and of its virtual host behind them. Each removes before it adds.
+    /// The failures and the statuses after which a policy retries. `has_limit`: each attempt has a timeout.
+    fn retried(&mut self, policy: &'n Node, has_limit: bool) -> Result<(Vec<&'static str>, Vec<u64>), Mistake> {
+        let (mut on, mut statuses) = (Vec::new(), Vec::new());
+        for word in policy.text_at("retry_on").unwrap_or_default().split(',').map(str::trim) {
+            match word {
+                "" => {}
+                "retriable-4xx" => statuses.push(CONFLICT),
+                "retriable-status-codes" => {
+                    for node in policy.items_at("retriable_status_codes") {
+                        match node.number("a status")? {
+                            status if RETRIABLE.contains(&status) => statuses.push(status),
+                            status => {
+                                let directive = format!("retriable_status_codes: {status}");
+                                self.note(node, &directive, "retried statuses are 400 to 599", "statuses");
+                            }
+                        }
+                    }
+                }
+                _ => match failures(word, has_limit) {
+                    Some(failures) => on.extend(failures),
+                    None => self.note(policy, &format!("retry_on: {word}"), "has no counterpart", "statuses"),
+                },
+            }
+        }
+        let mut known = HashSet::new();
+        on.retain(|failure| known.insert(*failure));
+        Ok((on, statuses))
+    }
+
+    /// Headers of the listener, then of the route, and of its virtual host behind them. Each removes before it adds.
     pub(super) fn headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
+        let name = node.text_at("name").unwrap_or_default();
         for (kind, key) in [("request", "request_header"), ("response", "response_header")] {
-            let mut changes = Vec::new();
+            let mut changes = if kind == "request" { self.every_request.clone() } else { Vec::new() };
             for of in [node, host] {
-                for name in of.items_at(&format!("{kind}_headers_to_remove")) {
-                    match field::change("remove", name.text(), None) {
+                for removed in of.items_at(&format!("{kind}_headers_to_remove")) {
+                    match field::change("remove", removed.text(), None) {
                         Ok(one) => changes.push(one),
-                        Err(why) => self.note(name, &format!("{kind}_headers_to_remove"), &why, key),
+                        Err(why) => self.note(removed, &format!("{kind}_headers_to_remove"), &why, key),
                     }
                 }
                 let added = of.items_at(&format!("{kind}_headers_to_add"));
-                changes.extend(added.iter().filter_map(|one| self.added(one, key)));
+                changes.extend(added.iter().filter_map(|one| self.added(one, key, name)));
             }
             if !changes.is_empty() {
                 route.more.set(key, Value::List(changes));
@@ -122,11 +145,12 @@ impl<'n> Importer<'n> {
         }
     }
 
-    /// Notes on the headers of responses that no upstream sends.
-    pub(super) fn own_response_headers(&mut self, node: &'n Node, host: &'n Node) {
+    /// Notes on the headers of responses that no upstream sends. The type of a body is in `target`.
+    pub(super) fn own_response_headers(&mut self, node: &'n Node, host: &'n Node, target: &Target) {
+        let has_type = matches!(target, Target::Response(keys) if keys.iter().any(|(key, _)| key == "content_type"));
         for of in [node, host] {
             for key in ["response_headers_to_add", "response_headers_to_remove"] {
-                for one in of.items_at(key) {
+                for one in of.items_at(key).iter().filter(|one| !has_type || content_type(one).is_none()) {
                     let name = one.text_at("header.key").unwrap_or_else(|| one.text());
                     let why = "responses of the gateway's own have no further headers";
                     let nearest = "[[route.response_header]] of a route with an upstream";
@@ -136,12 +160,17 @@ impl<'n> Importer<'n> {
         }
     }
 
-    /// A header that is added or replaced; `None`: it cannot be said, which is noted.
-    fn added(&mut self, one: &'n Node, key: &str) -> Option<Value> {
+    /// A header that is added or replaced; `None`: it cannot be said, which is noted, or Envoy does not send it. `route`: Envoy's name
+    /// of the route, for Weir's routes have other names.
+    fn added(&mut self, one: &'n Node, key: &str, route: &str) -> Option<Value> {
         self.rest(one, &["header", "append", "append_action"], "headers_to_add");
         let (name, value) = (one.text_at("header.key")?, one.text_at("header.value").unwrap_or_default());
         let directive = format!("{name}: {value}");
-        if !known_variables(value) {
+        let value = value.replace("%ROUTE_NAME%", &route.replace('%', "%%"));
+        if value.is_empty() && !one.get("keep_empty_value").is_some_and(Node::is_true) {
+            return None;
+        }
+        if !known_variables(&value) {
             self.note(one, &directive, "its value has a variable that Weir does not know", key);
             return None;
         }
@@ -160,9 +189,22 @@ impl<'n> Importer<'n> {
                 return None;
             }
         };
-        let made = field::change(change, name, Some(value.to_owned()));
+        let made = field::change(change, name, Some(value));
         made.map_err(|why| self.note(one, &directive, &why, "[route.rewrite] host")).ok()
     }
+}
+
+/// The failures that a word of `retry_on` stands for; `None`: it has no counterpart.
+fn failures(word: &str, has_limit: bool) -> Option<Vec<&'static str>> {
+    let own = match word {
+        "connect-failure" => return Some(vec!["connect_failure"]),
+        "refused-stream" => return Some(vec!["refused_stream"]),
+        "reset" => None,
+        "gateway-error" => Some("gateway_error"),
+        "5xx" => Some("5xx"),
+        _ => return None,
+    };
+    Some(WITHOUT_RESPONSE.into_iter().chain(has_limit.then_some("timeout")).chain(own).collect())
 }
 
 /// The rewriting of the path and the host.
@@ -200,12 +242,15 @@ fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
     if let Some(host) = action.text_at("host_rewrite_literal") {
         set("host", host);
     }
+    if let Some(header) = action.text_at("host_rewrite_header") {
+        set("host_from_header", header);
+    }
     rewrite
 }
 
-/// Variables that both programs have, as docs/guide/migration.md lists them.
+/// Variables that both programs have with the same value, as docs/guide/migration.md lists them.
 fn known_variables(value: &str) -> bool {
-    const KNOWN: [&str; 14] = [
+    const KNOWN: [&str; 13] = [
         "",
         "DOWNSTREAM_REMOTE_ADDRESS",
         "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT",
@@ -218,7 +263,6 @@ fn known_variables(value: &str) -> bool {
         "DOWNSTREAM_TLS_CIPHER",
         "START_TIME",
         "HOSTNAME",
-        "ROUTE_NAME",
         "UPSTREAM_CLUSTER",
     ];
     let is_header = |name: &str| {

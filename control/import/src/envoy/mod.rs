@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `listener` | listeners and their filter chains |
 //! | `route` | virtual hosts and routes |
+//! | `target` | where the requests of a route go |
 //! | `action` | changes that a route makes to requests on their way |
 //! | `cluster` | clusters become upstreams |
 //! | `tls` | certificates and authorities of both sides |
@@ -14,6 +15,7 @@ mod cluster;
 mod keys;
 mod listener;
 mod route;
+mod target;
 mod tls;
 
 use std::collections::HashMap;
@@ -33,6 +35,8 @@ struct Importer<'n> {
     clusters: HashMap<&'n str, &'n Node>,
     /// Upstreams that have been made, by cluster and protocol.
     made: HashMap<(String, &'static str), String>,
+    /// Changes of headers that the listener under way makes in every request.
+    every_request: Vec<Value>,
 }
 
 /// Reads a configuration.
@@ -48,6 +52,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Config, Mistake> {
         upstream_names: Names::default(),
         clusters: HashMap::new(),
         made: HashMap::new(),
+        every_request: Vec::new(),
     };
     importer.rest(&tree, &["static_resources", "admin", "node"], "");
     if let Some(admin) = tree.get("admin") {

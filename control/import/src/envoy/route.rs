@@ -1,8 +1,11 @@
 //! Virtual hosts and their routes. The best domain decides alone in both programs; within it Envoy takes the first route.
 
+use std::collections::HashSet;
+
 use super::Importer;
+use super::target::place_prefix;
 use crate::model::{PathMatch, Route, Target};
-use crate::note::{Mistake, Note};
+use crate::note::Mistake;
 use crate::order::{Rule, first_match};
 use crate::paths;
 use crate::toml::Value;
@@ -11,6 +14,7 @@ use crate::yaml::Node;
 impl<'n> Importer<'n> {
     pub(super) fn routes(&mut self, config: &'n Node, listener: &str) -> Result<(), Mistake> {
         self.rest(config, &["virtual_hosts"], "route_config");
+        let mut known = HashSet::new();
         for host in config.items_at("virtual_hosts") {
             self.rest(
                 host,
@@ -26,7 +30,7 @@ impl<'n> Importer<'n> {
                 "virtual_host",
             );
             let name = host.text_at("name").unwrap_or("host");
-            let Some(hosts) = self.domains(host) else { continue };
+            let Some(hosts) = self.domains(host, &mut known) else { continue };
             let mut rules = Vec::new();
             if let Some(mode) = host.text_at("require_tls").filter(|mode| *mode != "NONE") {
                 self.note(
@@ -86,31 +90,34 @@ impl<'n> Importer<'n> {
         self.config.routes.push(route);
     }
 
-    /// The hosts of a virtual host; empty: all. `None`: none of them can be said, which is noted.
-    fn domains(&mut self, host: &'n Node) -> Option<Vec<String>> {
+    /// The hosts of a virtual host; empty: all. `None`: none of them can be said, which is noted. `known`: the hosts of those before.
+    fn domains(&mut self, host: &'n Node, known: &mut HashSet<String>) -> Option<Vec<String>> {
         let mut hosts = Vec::new();
         let all = host.items_at("domains");
         for node in all {
             let text = node.text();
-            let name =
-                text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(text, |(name, _)| name);
-            match name {
-                // It stands beside others only with a host of its own.
-                "*" if all.len() == 1 => return Some(Vec::new()),
-                "*" => hosts.push("*".to_owned()),
-                _ if name.starts_with("*.") || !name.contains('*') => {
-                    let name = name.to_lowercase();
-                    if !hosts.contains(&name) {
-                        hosts.push(name);
-                    }
-                }
-                _ => self.note(
-                    node,
-                    &format!("domains: {text}"),
-                    "hosts are names, or names with a star in front",
-                    "hosts = [\"*.example.com\"]",
-                ),
+            let is_port = |port: &str| port == "*" || port.parse::<u16>().is_ok();
+            let name = text.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(text, |(name, _)| name);
+            let directive = format!("domains: {text}");
+            if !(name == "*" || name.starts_with("*.") || !name.contains('*')) {
+                let why = "hosts are names, or names with a star in front";
+                self.note(node, &directive, why, "hosts = [\"*.example.com\"]");
+                continue;
             }
+            let name = name.to_lowercase();
+            if hosts.contains(&name) {
+                continue;
+            }
+            if !known.insert(name.clone()) {
+                let why = "hosts have no port here, and an earlier virtual host has this one";
+                self.note(node, &directive, why, "a [[listener]] of its own");
+                continue;
+            }
+            // It stands beside others only with a host of its own.
+            if name == "*" && all.len() == 1 {
+                return Some(Vec::new());
+            }
+            hosts.push(name);
         }
         // Without a host its routes would be for all hosts.
         if hosts.is_empty() {
@@ -136,137 +143,22 @@ impl<'n> Importer<'n> {
         self.rest(node, &handled, "route");
         let Some(matched) = node.get("match") else { return Err(Mistake::new(&node.place, "a route needs a match")) };
         let mut notes = Vec::new();
-        let target = self.target(node, &mut notes)?;
+        let target = self.target(node, host, &mut notes)?;
         let mut route = Route::new(String::new(), target);
         if let Err(why) = conditions(matched, &mut route) {
             let why = format!("is left out: {why}");
             self.note(node, &format!("match {}", match_text(node)), &why, "conditions of a [[route]]");
             return Ok(None);
         }
-        if let Err(why) = place_prefix(&mut route) {
-            self.note(node, &format!("match {}", match_text(node)), why, "[route.redirect] path");
-            return Ok(None);
-        }
+        place_prefix(&mut route);
         if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
             self.action(action, &mut route)?;
             self.headers(node, host, &mut route);
         } else {
-            self.own_response_headers(node, host);
+            self.own_response_headers(node, host, &route.target);
         }
         route.notes.append(&mut notes);
         Ok(Some(route))
-    }
-
-    fn target(&mut self, node: &'n Node, notes: &mut Vec<Note>) -> Result<Target, Mistake> {
-        if let Some(redirect) = node.get("redirect") {
-            return Ok(Target::Redirect(self.redirect(redirect)?));
-        }
-        if let Some(response) = node.get("direct_response") {
-            let Some(status) = response.get("status") else {
-                return Err(Mistake::new(&response.place, "direct_response needs a status"));
-            };
-            let mut keys = vec![("status".to_owned(), Value::Number(status.number("status")?))];
-            match response.text_at("body.inline_string") {
-                Some(body) if body.len() <= 4096 => keys.push(("body".to_owned(), Value::text(body))),
-                None if response.get("body").is_none() => {}
-                _ => notes.push(Note::new(
-                    &response.place,
-                    "direct_response.body",
-                    "is a text of up to 4 KiB; here it is empty",
-                    "[route.response] body",
-                )),
-            }
-            return Ok(Target::Response(keys));
-        }
-        let Some(action) = node.get("route") else {
-            return Err(Mistake::new(&node.place, "a route needs one of route, redirect and direct_response"));
-        };
-        if let Some(cluster) = action.get("cluster") {
-            return Ok(Target::Upstream(self.cluster(cluster.text(), "http", cluster)?));
-        }
-        let mut shares = Vec::new();
-        if let Some(weighted) = action.get("weighted_clusters") {
-            self.rest(weighted, &["clusters", "total_weight"], "weighted_clusters");
-        }
-        for share in action.items_at("weighted_clusters.clusters") {
-            self.rest(share, &["weight"], "weighted_clusters.clusters");
-            let Some(name) = share.get("name") else { return Err(Mistake::new(&share.place, "a share needs a name")) };
-            let weight = share.get("weight").map_or(Ok(0), |node| node.number("weight"))?;
-            shares.push((self.cluster(name.text(), "http", name)?, weight.min(1_000_000)));
-        }
-        match shares.is_empty() {
-            false => Ok(Target::Split(shares)),
-            true => {
-                let why = "the request cannot select the upstream; the route responds with 501";
-                notes.push(Note::new(&action.place, "cluster_header", why, "conditions of a [[route]]"));
-                Ok(Target::status(501))
-            }
-        }
-    }
-
-    fn redirect(&mut self, node: &'n Node) -> Result<Vec<(String, Value)>, Mistake> {
-        self.rest(
-            node,
-            &[
-                "https_redirect",
-                "scheme_redirect",
-                "host_redirect",
-                "port_redirect",
-                "path_redirect",
-                "prefix_rewrite",
-                "response_code",
-            ],
-            "redirect",
-        );
-        let status = match node.text_at("response_code") {
-            None | Some("MOVED_PERMANENTLY") => 301,
-            Some("FOUND") => 302,
-            Some("SEE_OTHER") => 303,
-            Some("TEMPORARY_REDIRECT") => 307,
-            Some("PERMANENT_REDIRECT") => 308,
-            Some(other) => {
-                return Err(Mistake::new(&node.place, format!("`{other}` is no response_code of a redirect")));
-            }
-        };
-        let mut keys = vec![("status".to_owned(), Value::Number(status))];
-        if node.get("https_redirect").is_some_and(Node::is_true) {
-            keys.push(("scheme".to_owned(), Value::text("https")));
-        }
-        for (from, key) in [
-            ("scheme_redirect", "scheme"),
-            ("host_redirect", "host"),
-            ("path_redirect", "path"),
-            ("prefix_rewrite", "path_prefix"),
-        ] {
-            if let Some(text) = node.text_at(from) {
-                keys.push((key.to_owned(), Value::text(text)));
-            }
-        }
-        if let Some(port) = node.get("port_redirect") {
-            keys.push(("port".to_owned(), Value::Number(port.number("port_redirect")?)));
-        }
-        match keys.len() {
-            1 => Err(Mistake::new(&node.place, "the redirect leads to the request's own address")),
-            _ => Ok(keys),
-        }
-    }
-}
-
-/// A redirect that replaces a prefix needs a path that has one.
-fn place_prefix(route: &mut Route) -> Result<(), &'static str> {
-    let Target::Redirect(keys) = &mut route.target else { return Ok(()) };
-    let Some((key, _)) = keys.iter_mut().find(|(key, _)| key == "path_prefix") else { return Ok(()) };
-    match route.path {
-        PathMatch::Regex(_) => Err("is left out: the prefix of a regex is not known"),
-        PathMatch::Exact(_) => {
-            "path".clone_into(key);
-            Ok(())
-        }
-        PathMatch::Any => {
-            route.path = PathMatch::Prefix("/".to_owned());
-            Ok(())
-        }
-        PathMatch::Segments(_) | PathMatch::Prefix(_) => Ok(()),
     }
 }
 

@@ -298,3 +298,176 @@ fn the_path_behind_a_regex_is_replaced_whole_and_other_rewrites_are_noted() {
     let found = matched("path_rewrite: \"/x%REQ(x)%\"");
     assert!(notes(&found).contains("`route.path_rewrite`"), "{}", notes(&found));
 }
+
+/// The routes of one virtual host for all hosts.
+fn routed(routes: &str) -> weir_import::Imported {
+    let host = format!(r#"{{ name: all, domains: ["*"], routes: [{routes}] }}"#);
+    let found = read(Format::Envoy, &front("", "use_remote_address: true", &host, ""));
+    check(&found.toml);
+    found
+}
+
+#[test]
+fn a_redirect_has_the_host_the_port_and_the_path_of_envoy() {
+    let redirect = |matched: &str, to: &str| {
+        routed(&format!(
+            "{{ match: {{ {matched} }}, redirect: {{ {to} }} }}, {{ match: {{ prefix: / }}, route: {{ cluster: app }} }}"
+        ))
+    };
+    let found = redirect("path: /x", "host_redirect: \"other.example:8443\"");
+    assert!(found.toml.contains("host = \"other.example\", port = 8443 }"), "{}", found.toml);
+    let found = redirect("path: /x", "host_redirect: \"other.example:1\", port_redirect: 8443");
+    assert!(found.toml.contains("host = \"other.example\", port = 8443 }"), "{}", found.toml);
+    let found = redirect("safe_regex: { regex: \"/v[0-9]/x\" }", "prefix_rewrite: /new");
+    assert!(found.toml.contains("redirect = { status = 301, path = \"/new\" }"), "{}", found.toml);
+    assert!(!notes(&found).contains("redirect"), "{}", notes(&found));
+    let found = redirect("path: /x", "path_redirect: \"/login?from=x\"");
+    assert!(found.toml.contains("redirect = { status = 301, path = \"/login\" }"), "{}", found.toml);
+    assert!(notes(&found).contains("`path_redirect: /login?from=x`: a redirect keeps the query"), "{}", notes(&found));
+    let regex = "regex_rewrite: { pattern: { regex: \"^/x\" }, substitution: /y }";
+    let found = redirect("prefix: /x", regex);
+    assert!(found.toml.contains("response = { status = 501 }"), "{}", found.toml);
+    assert!(notes(&found).contains("`redirect.regex_rewrite`"), "{}", notes(&found));
+}
+
+#[test]
+fn the_body_of_a_response_has_the_type_of_envoy() {
+    let header = "response_headers_to_add: [{ header: { key: Content-Type, value: text/html } }]";
+    for (more, kind) in [("", "text/plain"), (header, "text/html")] {
+        let end = "direct_response: { status: 200, body: { inline_string: hello } }";
+        let comma = if more.is_empty() { "" } else { ", " };
+        let found = routed(&format!("{{ match: {{ prefix: / }}, {end}{comma}{more} }}"));
+        let line = format!("response = {{ status = 200, body = \"hello\", content_type = \"{kind}\" }}");
+        assert!(found.toml.contains(&line) && !notes(&found).contains("ontent-"), "{}{}", found.toml, notes(&found));
+    }
+    let found = routed("{ match: { prefix: / }, direct_response: { status: 200, body_format: { json_format: {} } } }");
+    assert!(notes(&found).contains("`direct_response.body_format`"), "{}", notes(&found));
+}
+
+#[test]
+fn a_client_says_no_more_of_itself_than_it_could_through_envoy() {
+    let found = |manager: &str| read(Format::Envoy, &front("", manager, ALL, ""));
+    let (proto, cert) =
+        ("name = \"x-forwarded-proto\", value = \"http\"", "change = \"remove\", name = \"x-forwarded-client-cert\"");
+    let edge = found("use_remote_address: true");
+    assert!(edge.toml.contains(proto) && edge.toml.contains(cert), "{}", edge.toml);
+    assert_eq!(notes(&edge), "");
+    check(&edge.toml);
+    // A trusted proxy in front knows the protocol.
+    let behind = found("use_remote_address: true\n          xff_num_trusted_hops: 1");
+    assert!(!behind.toml.contains(proto) && behind.toml.contains(cert), "{}", behind.toml);
+    let kept = found("use_remote_address: false");
+    assert!(!kept.toml.contains(proto) && kept.toml.contains(cert), "{}", kept.toml);
+    assert!(notes(&kept).contains("`use_remote_address`: Envoy adds X-Forwarded-Proto"), "{}", notes(&kept));
+    for (details, is_removed) in
+        [("SANITIZE", true), ("SANITIZE_SET", true), ("FORWARD_ONLY", true), ("ALWAYS_FORWARD_ONLY", false)]
+    {
+        let text = format!("use_remote_address: true\n          forward_client_cert_details: {details}");
+        let found = found(&text);
+        assert_eq!(found.toml.contains(cert), is_removed, "{details}: {}", found.toml);
+        assert_eq!(notes(&found).contains("`forward_client_cert_details`"), details != "SANITIZE", "{}", notes(&found));
+        check(&found.toml);
+    }
+    let authority = ", validation_context: { trusted_ca: { filename: /etc/tls/ca.crt } }";
+    let forwarding = "\n          use_remote_address: true\n          forward_client_cert_details: FORWARD_ONLY\n          route_config";
+    for is_required in [true, false] {
+        let text = with_clients(authority, is_required).replace("\n          route_config", forwarding);
+        let found = read(Format::Envoy, &text);
+        assert_eq!(found.toml.contains(cert), !is_required, "{}", found.toml);
+        assert!(found.toml.contains("name = \"x-forwarded-proto\", value = \"https\""), "{}", found.toml);
+    }
+}
+
+#[test]
+fn the_keys_of_path_normalisation_have_counterparts() {
+    let found = |manager: &str| {
+        let text = format!("use_remote_address: true\n          {manager}");
+        let found = read(Format::Envoy, &front("", &text, ALL, ""));
+        check(&found.toml);
+        found
+    };
+    for manager in ["merge_slashes: true", "normalize_path: true", "path_with_escaped_slashes_action: REJECT_REQUEST"] {
+        let found = found(manager);
+        assert!(notes(&found).is_empty() && !found.toml.contains("\npath_"), "{}{}", notes(&found), found.toml);
+    }
+    assert!(found("merge_slashes: false").toml.contains("path_merge_slashes = false"));
+    let kept = found("path_with_escaped_slashes_action: KEEP_UNCHANGED").toml;
+    assert!(kept.contains("path_escaped_slash = \"keep\"") && kept.contains("path_backslash = \"keep\""), "{kept}");
+    for manager in ["normalize_path: false", "path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD"] {
+        assert!(!notes(&found(manager)).is_empty(), "{manager}");
+    }
+}
+
+#[test]
+fn hosts_have_no_ports_and_belong_to_the_first_virtual_host_that_names_them() {
+    let host = |name: &str, domains: &str, path: &str| {
+        format!(
+            "{{ name: {name}, domains: [{domains}], routes: [{{ match: {{ path: {path} }}, route: {{ cluster: app }} }}] }}"
+        )
+    };
+    let hosts = [
+        host("one", "\"a.example:80\", \"b.example\", \"b.example:*\"", "/one"),
+        host("two", "\"a.example:443\"", "/two"),
+        host("three", "\"A.example\", \"c.example:8080\"", "/three"),
+    ];
+    let found = read(Format::Envoy, &front("", "use_remote_address: true", &hosts.join(", "), ""));
+    check(&found.toml);
+    assert!(found.toml.contains("hosts = [\"a.example\", \"b.example\"]"), "{}", found.toml);
+    assert!(found.toml.contains("hosts = [\"c.example\"]") && !found.toml.contains("/two"), "{}", found.toml);
+    let notes = notes(&found);
+    for text in ["`domains: a.example:443`: hosts have no port here", "`domains: A.example`", "`virtual_host two`"] {
+        assert!(notes.contains(text), "{text}: {notes}");
+    }
+    assert_eq!(notes.lines().count(), 3, "{notes}");
+}
+
+#[test]
+fn a_header_has_the_name_of_the_route_and_none_is_sent_without_a_value() {
+    let header = |value: &str| format!("{{ header: {{ key: x-a, value: \"{value}\" }} }}");
+    let found = |name: &str, value: &str| {
+        routed(&format!(
+            "{{ {name}match: {{ prefix: / }}, route: {{ cluster: app, host_rewrite_header: x-host }}, request_headers_to_add: [{}] }}",
+            header(value)
+        ))
+    };
+    let named = found("name: 50%, ", "of %ROUTE_NAME%");
+    assert!(named.toml.contains("name = \"x-a\", value = \"of 50%%\""), "{}", named.toml);
+    assert!(named.toml.contains("host_from_header = \"x-host\""), "{}", named.toml);
+    for value in ["%ROUTE_NAME%", ""] {
+        let found = found("", value);
+        assert!(!found.toml.contains("x-a") && notes(&found).is_empty(), "{}{}", found.toml, notes(&found));
+    }
+}
+
+#[test]
+fn a_retry_follows_the_failures_that_envoy_retries() {
+    let found = |policy: &str| {
+        let all = ALL.replace("cluster: app }", &format!("cluster: app, retry_policy: {{ {policy} }} }}"));
+        let found = read(Format::Envoy, &front("", "use_remote_address: true", &all, ""));
+        check(&found.toml);
+        found
+    };
+    for (policy, line) in [
+        ("retry_on: connect-failure", "retry = { attempts = 1, on = [\"connect_failure\"] }"),
+        (
+            "retry_on: 5xx, num_retries: 3",
+            "attempts = 3, on = [\"connect_failure\", \"refused_stream\", \"reset\", \"5xx\"] }",
+        ),
+        (
+            "retry_on: \"reset,connect-failure\", per_try_timeout: 1s",
+            "on = [\"connect_failure\", \"refused_stream\", \"reset\", \"timeout\"], try_timeout = \"1s\" }",
+        ),
+        (
+            "retry_on: \"retriable-4xx,retriable-status-codes\", retriable_status_codes: [503]",
+            "statuses = [409, 503] }",
+        ),
+        ("retry_on: connect-failure, retriable_status_codes: [503]", "on = [\"connect_failure\"] }"),
+    ] {
+        let found = found(policy);
+        assert!(found.toml.contains(line), "{policy}: {}", found.toml);
+        let is_noted = notes(&found).contains("only if their method is idempotent");
+        assert_eq!(is_noted, !policy.contains("connect-failure") || policy.contains("reset"), "{}", notes(&found));
+    }
+    let strange = notes(&found("retry_on: retriable-status-codes, retriable_status_codes: [304]"));
+    assert!(strange.contains("`retriable_status_codes: 304`"), "{strange}");
+}
