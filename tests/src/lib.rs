@@ -11,6 +11,7 @@
 
 pub mod admin;
 pub mod ai;
+pub mod byte_counts;
 pub mod catalogue;
 pub mod certificate;
 pub mod client;

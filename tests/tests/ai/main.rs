@@ -16,6 +16,7 @@ mod requests;
 mod sdks;
 mod store;
 mod through;
+mod traffic;
 mod translated;
 mod truth;
 mod upgrade;

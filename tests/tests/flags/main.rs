@@ -16,4 +16,5 @@ mod protocol;
 mod reconnects;
 mod sdks;
 mod specification;
+mod traffic;
 mod upstream;

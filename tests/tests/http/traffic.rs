@@ -7,58 +7,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weir_tests::byte_counts::{ByteCounts, assert_exactly, wait_for};
 use weir_tests::certificate::Certificates;
 use weir_tests::deadline::{WAIT, until};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
 use weir_tests::http2::{Frame, Http2Origin, Http2Peer, block, flag, frame, get, kind};
-use weir_tests::metrics::Metrics;
 use weir_tests::stream::{Address, Stream};
 use weir_tests::websocket::{WebSocketOrigin, masked, open, received, unmasked};
 
 /// Parts of a transfer, each of which the counters must show before the next one begins.
 const STEPS: usize = 5;
 const STEP_BYTES: usize = 300_000;
-
-/// The four counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Traffic {
-    client_read: usize,
-    client_written: usize,
-    upstream_read: usize,
-    upstream_written: usize,
-}
-
-impl Traffic {
-    fn of(metrics: &Metrics) -> Self {
-        let of = |name: &str| metrics.sum(name) as usize;
-        Self {
-            client_read: of("weir_client_read_bytes_total"),
-            client_written: of("weir_client_written_bytes_total"),
-            upstream_read: of("weir_upstream_read_bytes_total"),
-            upstream_written: of("weir_upstream_written_bytes_total"),
-        }
-    }
-
-    fn has_reached(self, other: Self) -> bool {
-        self.client_read >= other.client_read
-            && self.client_written >= other.client_written
-            && self.upstream_read >= other.upstream_read
-            && self.upstream_written >= other.upstream_written
-    }
-}
-
-/// Waits until the counters are at least `expected`.
-fn wait_for(gateway: &Gateway, expected: Traffic) {
-    let what = format!("{expected:?} of {:?}", Traffic::of(&gateway.metrics()));
-    until(what, WAIT, || Traffic::of(&gateway.metrics()).has_reached(expected).then_some(()));
-}
-
-/// Waits until the counters are at least `expected`, and holds them against it: no byte counts twice.
-fn assert_exactly(gateway: &Gateway, expected: Traffic) {
-    wait_for(gateway, expected);
-    assert_eq!(Traffic::of(&gateway.metrics()), expected);
-}
 
 /// An origin of one connection: the test reads and writes it.
 fn origin() -> (Address, Receiver<TcpStream>) {
@@ -107,7 +67,7 @@ fn download(gateway: &Gateway, mut client: HttpClient, streams: &Receiver<TcpStr
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", STEPS * STEP_BYTES);
     origin.write_all(head.as_bytes()).expect("taken");
     let response = head_at(&mut client);
-    let mut so_far = Traffic {
+    let mut so_far = ByteCounts {
         client_read: request.len(),
         client_written: response.len(),
         upstream_read: head.len(),
@@ -154,7 +114,7 @@ fn an_upload_moves_the_counters_of_both_sides_while_it_runs() {
     let length = STEPS * STEP_BYTES;
     let request = format!("POST /file HTTP/1.1\r\nHost: test.example\r\nContent-Length: {length}\r\n\r\n");
     client.send(&request);
-    let mut so_far = Traffic { client_read: request.len(), ..Traffic::default() };
+    let mut so_far = ByteCounts { client_read: request.len(), ..ByteCounts::default() };
     let mut origin = None;
     for _ in 0..STEPS {
         client.send(vec![b'a'; STEP_BYTES]);
@@ -185,7 +145,7 @@ fn small_responses_count_while_their_connection_stays_open() {
     let mut client = HttpClient::connect(&gateway.address);
     let request = "GET / HTTP/1.1\r\nHost: test.example\r\n\r\n";
     let sent = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-    let (mut origin, mut so_far) = (None, Traffic::default());
+    let (mut origin, mut so_far) = (None, ByteCounts::default());
     for _ in 0..20 {
         client.send(request);
         let origin = origin.get_or_insert_with(|| streams.recv_timeout(WAIT).expect("a connection to the origin"));
@@ -276,7 +236,7 @@ fn a_response_of_http2_moves_the_counters_of_both_sides_while_it_runs() {
             heard += length_of(&frame);
             body += if frame.kind == kind::DATA { frame.payload.len() } else { 0 };
         }
-        let so_far = Traffic {
+        let so_far = ByteCounts {
             client_read: sent,
             client_written: heard,
             upstream_read: counted.sent.load(SeqCst) as usize,
@@ -289,13 +249,13 @@ fn a_response_of_http2_moves_the_counters_of_both_sides_while_it_runs() {
         while let Some(frame) = client.next_within(Duration::from_millis(5)) {
             heard += length_of(&frame);
         }
-        let seen = Traffic {
+        let seen = ByteCounts {
             client_read: sent,
             client_written: heard,
             upstream_read: counted.sent.load(SeqCst) as usize,
             upstream_written: counted.received.load(SeqCst) as usize,
         };
-        (Traffic::of(&gateway.metrics()) == seen).then_some(())
+        (ByteCounts::now(&gateway) == seen).then_some(())
     });
     drop(client);
     gateway.finish();
@@ -326,8 +286,11 @@ fn frames_of_a_websocket_move_the_counters_of_both_sides_while_it_is_open() {
     let gateway = Gateway::start(Config::http(&origin.address).listener("[listener.http]\nupgrades = [\"websocket\"]"));
     let (mut client, response) = open(&gateway.address, "");
     let asked = origin.seen().first().map(|seen| seen.head.len()).expect("a handshake");
-    wait_for(&gateway, Traffic { client_written: response.head.len(), upstream_written: asked, ..Traffic::default() });
-    let mut so_far = Traffic::of(&gateway.metrics());
+    wait_for(
+        &gateway,
+        ByteCounts { client_written: response.head.len(), upstream_written: asked, ..ByteCounts::default() },
+    );
+    let mut so_far = ByteCounts::now(&gateway);
     assert_eq!((so_far.client_written, so_far.upstream_written), (response.head.len(), asked));
     let payload = vec![b'a'; STEP_BYTES];
     for _ in 0..STEPS {
@@ -350,7 +313,7 @@ fn a_tcp_connection_moves_the_counters_of_both_sides_while_it_is_open() {
     let gateway = Gateway::start(Config { protocol: "tcp", ..Config::to(&address) });
     let mut client = TcpStream::connect(gateway.address.tcp()).expect("the gateway accepts");
     client.set_read_timeout(Some(WAIT)).expect("a time limit can be set");
-    let (mut origin, mut so_far, mut buffer) = (None, Traffic::default(), vec![0; STEP_BYTES]);
+    let (mut origin, mut so_far, mut buffer) = (None, ByteCounts::default(), vec![0; STEP_BYTES]);
     for _ in 0..STEPS {
         client.write_all(&vec![b'a'; STEP_BYTES]).expect("taken");
         let origin = origin.get_or_insert_with(|| streams.recv_timeout(WAIT).expect("a connection to the origin"));

@@ -24,4 +24,5 @@ mod rules;
 mod servers;
 mod slow;
 mod torture;
+mod traffic;
 mod upgrades;

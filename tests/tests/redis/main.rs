@@ -28,6 +28,7 @@ mod sharding;
 mod telemetry;
 mod tls;
 mod tracking;
+mod traffic;
 mod transport;
 mod tutorial;
 mod upgrade;

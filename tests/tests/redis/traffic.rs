@@ -1,0 +1,102 @@
+//! The byte counters move while a large value is on its way, on both sides, and count each byte once.
+
+use std::io::Read as _;
+
+use socket2::SockRef;
+use weir_tests::byte_counts::{ByteCounts, wait_since};
+use weir_tests::client::Client;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::server::{Kind, Server};
+use weir_tests::stream::Stream;
+use weir_tests::wire::encode;
+
+/// Far more than all buffers between a server and a client hold.
+const VALUE_BYTES: usize = 48 << 20;
+
+/// The counters must show each part before the client reads or sends the next one.
+const PART_BYTES: usize = 4 << 20;
+
+/// Bytes that a gateway and a server exchange besides: the first commands on a connection.
+const BESIDES_BYTES: usize = 4 << 10;
+
+/// Bytes that the kernel keeps for a client: without a limit it would keep the greater part of a value.
+const KERNEL_BYTES: usize = 256 << 10;
+
+/// A server, a gateway that has a connection to it, and a client.
+fn stand() -> (Server, Gateway, Client) {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).upstream("[upstream.health]\nenabled = false"));
+    let mut client = gateway.connect();
+    if let Stream::Tcp(stream) = client.stream() {
+        SockRef::from(&*stream).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
+    }
+    client.expect(&["GET", "none"], b"$-1\r\n");
+    (server, gateway, client)
+}
+
+/// Both sides have counted what the client has sent and received, and no more.
+fn assert_sums(gateway: &Gateway, start: ByteCounts, sent: usize, received: usize) {
+    let whole =
+        ByteCounts { client_read: sent, client_written: received, upstream_read: received, upstream_written: sent };
+    let moved = wait_since(gateway, start, whole);
+    assert_eq!((moved.client_read, moved.client_written), (sent, received));
+    let besides = [(moved.upstream_read, received), (moved.upstream_written, sent)].map(|(moved, own)| moved - own);
+    assert!(besides.iter().all(|bytes| *bytes < BESIDES_BYTES), "{besides:?} of {moved:?}");
+}
+
+#[test]
+fn a_value_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
+    let (server, gateway, mut client) = stand();
+    server.connect().expect(&[b"SET".as_slice(), b"large", &vec![b'v'; VALUE_BYTES]], b"+OK\r\n");
+    let start = ByteCounts::now(&gateway);
+    let request = encode(&["GET", "large"]);
+    client.send(&request);
+    let whole = format!("${VALUE_BYTES}\r\n").len() + VALUE_BYTES + 2;
+    let (mut received, mut part, mut scrapes) = (0, vec![0; PART_BYTES], Vec::new());
+    while received < whole {
+        let length = PART_BYTES.min(whole - received);
+        client.stream().read_exact(&mut part[..length]).expect("a part of the value");
+        received += length;
+        let so_far = ByteCounts {
+            client_read: request.len(),
+            client_written: received,
+            upstream_read: received,
+            upstream_written: request.len(),
+        };
+        scrapes.push(wait_since(&gateway, start, so_far));
+    }
+    let later = scrapes[scrapes.len() / 4];
+    for (first, second, all) in [
+        (scrapes[0].client_written, later.client_written, whole),
+        (scrapes[0].upstream_read, later.upstream_read, whole),
+    ] {
+        assert!(first < second && second < all, "{first}, {second} of {all}: {scrapes:?}");
+    }
+    assert_sums(&gateway, start, request.len(), whole);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_value_that_is_sent_slowly_moves_the_counters_of_both_sides_on_its_way() {
+    let (server, gateway, mut client) = stand();
+    let start = ByteCounts::now(&gateway);
+    let head = format!("*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n${VALUE_BYTES}\r\n");
+    client.send(head.as_bytes());
+    let (mut sent, part) = (head.len(), vec![b'v'; PART_BYTES]);
+    for _ in 0..VALUE_BYTES / PART_BYTES {
+        client.send(&part);
+        sent += PART_BYTES;
+        let so_far = ByteCounts { client_read: sent, upstream_written: sent, ..ByteCounts::default() };
+        let moved = wait_since(&gateway, start, so_far);
+        assert_eq!((moved.client_read, moved.client_written), (sent, 0));
+    }
+    client.send(b"\r\n");
+    let reply = client.reply();
+    assert_eq!(reply, b"+OK\r\n");
+    assert_sums(&gateway, start, sent + 2, reply.len());
+    let length = server.connect().call(&["STRLEN", "large"]);
+    assert_eq!(length, format!(":{VALUE_BYTES}\r\n").into_bytes());
+    drop(client);
+    gateway.finish();
+}
