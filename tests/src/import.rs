@@ -1,8 +1,12 @@
-//! `weir import`, as a user runs it.
+//! `weir import`, as a user runs it, and the comparison of a program with Weir behind its imported configuration.
 
 use std::process::Command;
 
 use crate::gateway::program;
+
+mod pair;
+
+pub use pair::{Pair, origin, shares};
 
 /// The output of an import.
 pub struct Imported {

@@ -18,6 +18,7 @@ pub mod client;
 pub mod cluster;
 pub mod deadline;
 pub mod desync;
+pub mod envoy;
 pub mod faulty;
 pub mod flags;
 pub mod gateway;

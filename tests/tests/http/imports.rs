@@ -1,111 +1,10 @@
 //! Imported configurations: the program itself and Weir answer the same requests alike.
 
-use weir_tests::faulty::{Act, Faulty};
-use weir_tests::gateway::Gateway;
 use weir_tests::haproxy::Haproxy;
-use weir_tests::http::{HttpClient, Response, field};
-use weir_tests::import::{Imported, import};
+use weir_tests::http::{HttpClient, Response};
+use weir_tests::import::{Pair, origin, shares};
 use weir_tests::nginx::Nginx;
-use weir_tests::port;
 use weir_tests::stream::Address;
-
-/// An origin that says its name, and what it was given: the request line, the host, and some fields.
-fn origin(name: &'static str) -> Faulty {
-    Faulty::http(move |request| {
-        let head = &request[0];
-        let line = String::from_utf8_lossy(head).lines().next().unwrap_or_default().to_owned();
-        let words: Vec<&str> = line.split(' ').collect();
-        let value = |name: &str| field(head, name).unwrap_or_default();
-        let body = format!(
-            "{name} {} {} host={} client={} scheme={} tag={}",
-            words[0],
-            words[1],
-            value("host"),
-            value("x-real-ip"),
-            value("x-forwarded-proto"),
-            value("x-tag")
-        );
-        let head = format!("HTTP/1.1 200 OK\r\nX-Origin: {name}\r\nContent-Length: {}\r\n\r\n", body.len());
-        Act::Reply((head + &body).into_bytes())
-    })
-}
-
-/// Two origins, the program with its configuration, and Weir with the imported one.
-struct Pair {
-    theirs: Address,
-    ours: Gateway,
-    imported: Imported,
-}
-
-impl Pair {
-    /// Imports `config` with another port. A result must be good by Weir's own check, or it does not start.
-    fn new(format: &str, theirs: &Address, config: impl FnOnce(u16) -> String) -> Self {
-        let port = port::free();
-        let imported = import(format, &config(port));
-        // Each worker counts its own turns: with one of them shares are exact.
-        let text = format!("{}\n[runtime]\nworkers = 1\n", imported.toml);
-        let ours = Gateway::with_text(&text, Address::port(port));
-        Self { theirs: theirs.clone(), ours, imported }
-    }
-
-    fn both(&self, request: &str) -> [Response; 2] {
-        [&self.theirs, &self.ours.address].map(|address| {
-            let mut client = HttpClient::connect(address);
-            client.send(request);
-            client.response()
-        })
-    }
-
-    /// Sends a request to both and compares what a client sees of the responses; returns theirs.
-    fn same(&self, line: &str, fields: &str) -> Response {
-        let [theirs, ours] = self.both(&format!("{line} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n"));
-        let shown = |response: &Response| {
-            let is_text = response.status == 200 || response.field("x-origin").is_some();
-            // Beside a refusal it is that of each program's own text.
-            let kind = response.field("content-type").filter(|_| is_text);
-            (
-                response.status,
-                response.field("x-origin"),
-                response.field("location").map(|location| absolute(&location, fields)),
-                response.field("x-added"),
-                kind,
-                // The text of a refusal is each program's own.
-                is_text.then(|| response.content()),
-            )
-        };
-        assert_eq!(shown(&theirs), shown(&ours), "{line} {fields}\nweir.toml:\n{}", self.imported.toml);
-        theirs
-    }
-}
-
-/// A Location without the scheme, host and port that the request had: nginx and HAProxy leave them out, or name their port.
-fn absolute(location: &str, fields: &str) -> String {
-    let host = fields.lines().find_map(|line| line.strip_prefix("Host: ")).unwrap_or_default();
-    let rest =
-        location.strip_prefix("http://").filter(|rest| rest.len() >= host.len() && rest.is_char_boundary(host.len()));
-    match rest.and_then(|rest| rest[..host.len()].eq_ignore_ascii_case(host).then(|| &rest[host.len()..])) {
-        Some(rest) => rest.trim_start_matches(|c: char| c == ':' || c.is_ascii_digit()).to_owned(),
-        // Weir writes hosts in lower case.
-        None => match location.split_once("://") {
-            Some((scheme, rest)) => {
-                let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                format!("{scheme}://{}{path}", host.to_ascii_lowercase())
-            }
-            None => location.to_owned(),
-        },
-    }
-}
-
-/// How many of 40 requests each origin has answered.
-fn shares(address: &Address, path: &str) -> [usize; 2] {
-    let mut counts = [0; 2];
-    for _ in 0..40 {
-        let mut client = HttpClient::connect(address);
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"));
-        counts[usize::from(client.response().field("x-origin").as_deref() == Some("two"))] += 1;
-    }
-    counts
-}
 
 fn nginx_config(port: u16, one: &str, two: &str) -> String {
     format!(
@@ -253,7 +152,7 @@ fn nginx_and_weir_with_its_configuration_answer_alike() {
     assert_eq!(pair.same("POST /x", &body(2_000)).status, 413);
     let named = pair.same("GET /app", "Host: a.example\r\n").content();
     assert!(named.contains("host=a.example") && named.ends_with("tag=named"), "{named}");
-    assert_eq!(shares(&pair.theirs, "/both"), shares(&pair.ours.address, "/both"));
+    assert_eq!(shares(&pair.theirs, "/both", 40), shares(&pair.ours.address, "/both", 40));
     let first = pair.same("GET /first/a.png", "Host: a.example\r\n");
     assert_eq!(first.field("x-origin").as_deref(), Some("two"), "the comparison is of something");
     let unknown = |note: &&str| note.contains("location") && !note.contains("`try_files ");

@@ -141,10 +141,9 @@ fn envoy(policy: &str, tags: bool) -> impl Fn(u16, &[Server], &Path) -> String {
     }
 }
 
-/// Compares with Envoy, which the lab's own setup puts into a Python environment.
+/// Compares with Envoy.
 fn compare_with_envoy(policy: &str, tags: bool, sharding: &str) {
-    let environment = std::env::var("VIRTUAL_ENV").map(|folder| format!("{folder}/bin/envoy"));
-    let program = environment.unwrap_or_else(|_| "envoy".to_owned());
+    let program = weir_tests::envoy::program();
     let words = [&*program, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"];
     compare(&words, envoy(policy, tags), sharding);
 }
