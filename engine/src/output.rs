@@ -69,13 +69,14 @@ enum Phase {
 }
 
 /// The task that sends what takes longer than one call. Most connections never need it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
     /// It has not been needed yet.
     None,
     /// It is at work.
     Busy,
-    /// It has nothing to do.
-    Idle(Waker),
+    /// It has nothing to do, and has left its waker.
+    Idle,
 }
 
 struct Inner {
@@ -91,13 +92,15 @@ struct Inner {
     marks: Watermarks,
     /// Where it goes, until it is closed: who holds an output must not keep the socket open.
     way: RefCell<Option<Way>>,
-    writer: RefCell<Writer>,
+    writer: Cell<Writer>,
+    /// The waker of an idle writer.
+    idle_writer: Cell<Option<Waker>>,
     /// The writer's task; dropped, it is cancelled.
-    task: RefCell<Option<JoinHandle<()>>>,
+    task: Cell<Option<JoinHandle<()>>>,
     /// It is sent at the end of this turn.
     is_due: Cell<bool>,
-    /// The part of a send at the end of a turn that is left to the writer's task.
-    rest: RefCell<Option<io::Result<OutgoingBatch>>>,
+    /// The part of a send at the end of a turn that is left to the writer's task. In a box: a peer that reads leaves none.
+    rest: Cell<Option<Box<io::Result<OutgoingBatch>>>>,
     /// A waiter for room: the connection itself, and the lane whose reply it takes.
     relieved: RefCell<Vec<Waker>>,
     on_flush: RefCell<Option<Box<dyn Fn()>>>,
@@ -118,6 +121,9 @@ struct Inner {
 pub struct Output(Rc<Inner>);
 
 impl Output {
+    /// Bytes of the queue without what it holds.
+    pub(crate) const BYTES: usize = size_of::<Inner>();
+
     pub(crate) fn new(marks: Watermarks, socket: Rc<DataSocket>, link: Rc<TlsLink>) -> Self {
         Self(Rc::new(Inner {
             segments: RefCell::default(),
@@ -129,10 +135,11 @@ impl Output {
             congested: Cell::new(false),
             marks,
             way: RefCell::new(Some((socket, link))),
-            writer: RefCell::new(Writer::None),
-            task: RefCell::default(),
+            writer: Cell::new(Writer::None),
+            idle_writer: Cell::new(None),
+            task: Cell::new(None),
             is_due: Cell::new(false),
-            rest: RefCell::new(None),
+            rest: Cell::new(None),
             relieved: RefCell::default(),
             on_flush: RefCell::new(None),
             progress: Cell::new(0),
@@ -280,7 +287,7 @@ impl Output {
     /// Leaves the rest of a send to the writer's task.
     #[cold]
     fn leave(&self, rest: io::Result<OutgoingBatch>) {
-        *self.0.rest.borrow_mut() = Some(rest);
+        self.0.rest.set(Some(Box::new(rest)));
         self.wake_writer();
     }
 
@@ -412,7 +419,7 @@ impl Output {
         }
         self.0.phase.set(Phase::Finishing);
         let is_plain = self.0.way.borrow().as_ref().is_some_and(|(_, link)| !link.is_tls());
-        let is_unused = matches!(*self.0.writer.borrow(), Writer::None);
+        let is_unused = self.0.writer.get() == Writer::None;
         match is_unused && is_plain && self.buffered() == 0 {
             true => self.abort(),
             false => self.wake_writer(),
@@ -424,7 +431,7 @@ impl Output {
         let way = self.close();
         let before = self.0.writer.replace(Writer::Busy);
         match (before, way) {
-            (Writer::Idle(waker), _) => waker.wake(),
+            (Writer::Idle, _) => self.wake_idle_writer(),
             (Writer::None, Some((socket, _))) => socket.shut_down(Shutdown::Write),
             (Writer::None, None) | (Writer::Busy, _) => {}
         }
@@ -439,19 +446,25 @@ impl Output {
 
     #[inline]
     fn is_writer_busy(&self) -> bool {
-        matches!(*self.0.writer.borrow(), Writer::Busy)
+        self.0.writer.get() == Writer::Busy
     }
 
     /// The writer has something to do.
     fn wake_writer(&self) {
         match self.0.writer.replace(Writer::Busy) {
-            Writer::Idle(waker) => waker.wake(),
+            Writer::Idle => self.wake_idle_writer(),
             Writer::Busy => {}
             Writer::None => {
                 let Some((socket, link)) = self.0.way.borrow().clone() else { return };
                 let task = crate::spawn(write_loop(socket, self.clone(), link));
-                *self.0.task.borrow_mut() = Some(task);
+                self.0.task.set(Some(task));
             }
+        }
+    }
+
+    fn wake_idle_writer(&self) {
+        if let Some(waker) = self.0.idle_writer.take() {
+            waker.wake();
         }
     }
 
@@ -466,12 +479,13 @@ impl Output {
     /// The connection is gone, or TLS cannot go on.
     pub(crate) async fn next_outgoing(&self, link: &TlsLink) -> Option<io::Result<OutgoingBatch>> {
         poll_fn(|context| {
-            *self.0.writer.borrow_mut() = Writer::Busy;
+            self.0.writer.set(Writer::Busy);
+            drop(self.0.idle_writer.take());
             if self.is_closed() {
                 return Poll::Ready(None);
             }
             if let Some(rest) = self.0.rest.take() {
-                return Poll::Ready(Some(rest));
+                return Poll::Ready(Some(*rest));
             }
             let is_sealable = !link.is_handshaking();
             let is_plain_ready = is_sealable && self.unsent() > 0;
@@ -481,7 +495,8 @@ impl Output {
             if self.0.phase.get() == Phase::Finishing && (is_sealable || self.unsent() == 0) {
                 return Poll::Ready(None);
             }
-            *self.0.writer.borrow_mut() = Writer::Idle(context.waker().clone());
+            self.0.idle_writer.set(Some(context.waker().clone()));
+            self.0.writer.set(Writer::Idle);
             Poll::Pending
         })
         .await

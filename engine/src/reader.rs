@@ -19,11 +19,12 @@ use crate::{
 /// Dropping a future of [`Reader::receive`] loses nothing: bytes leave the kernel only when a chunk is handed out. Not
 /// receiving is back-pressure.
 pub struct Reader {
-    socket: Rc<DataSocket>,
-    link: Rc<TlsLink>,
+    pub(crate) socket: Rc<DataSocket>,
+    pub(crate) link: Rc<TlsLink>,
     output: Output,
-    /// Received already: bytes behind a PROXY header, or plaintext that came with the end of the handshake.
-    unread: Option<Chunk>,
+    /// Received already: bytes behind a PROXY header, or plaintext that came with the end of the handshake. In a box: most
+    /// connections never have any.
+    unread: Option<Box<Chunk>>,
     is_eof: bool,
 }
 
@@ -89,7 +90,7 @@ impl Reader {
 
     fn poll_chunk(&mut self, context: &mut Context<'_>, limit: usize) -> Poll<io::Result<Option<Chunk>>> {
         if let Some(chunk) = self.unread.take() {
-            return Poll::Ready(Ok(Some(chunk)));
+            return Poll::Ready(Ok(Some(*chunk)));
         }
         while !self.is_eof {
             match ready!(self.socket.poll_receive(context, limit))? {
@@ -119,7 +120,7 @@ impl Reader {
             let Some(mut chunk) = ready!(self.socket.poll_receive(context, CHUNK_BYTES))? else {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             };
-            self.unread = self.decrypt(&mut chunk)?;
+            self.unread = self.decrypt(&mut chunk)?.map(Box::new);
         }
         Poll::Ready(Ok(()))
     }
@@ -144,7 +145,8 @@ impl Reader {
         }
         let mut chunk = Chunk::take();
         chunk.vec().extend_from_slice(bytes);
-        self.unread = if self.link.is_tls() { self.decrypt(&mut chunk)? } else { Some(chunk) };
+        let unread = if self.link.is_tls() { self.decrypt(&mut chunk)? } else { Some(chunk) };
+        self.unread = unread.map(Box::new);
         Ok(())
     }
 

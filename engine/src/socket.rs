@@ -124,7 +124,7 @@ pub(crate) struct Found {
 struct Readiness {
     is_ready: Cell<bool>,
     is_wanted: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    waker: Cell<Option<Waker>>,
 }
 
 impl Readiness {
@@ -139,18 +139,21 @@ impl Readiness {
     /// The task is to be woken by the next event.
     fn want(&self, context: &mut Context<'_>) {
         self.is_wanted.set(true);
-        let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
+        let waker = match self.waker.take() {
+            Some(waker) if waker.will_wake(context.waker()) => waker,
+            _ => context.waker().clone(),
+        };
+        self.waker.set(Some(waker));
     }
 
     fn set(&self) {
         self.is_ready.set(true);
         if self.is_wanted.take()
-            && let Some(waker) = &*self.waker.borrow()
+            && let Some(waker) = self.waker.take()
         {
             waker.wake_by_ref();
+            // The task waits again more often than not.
+            self.waker.set(Some(waker));
         }
     }
 }

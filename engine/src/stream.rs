@@ -34,11 +34,12 @@ pub struct Stream {
     pub reader: Reader,
     /// The output side.
     pub output: Output,
-    link: Rc<TlsLink>,
-    socket: Rc<DataSocket>,
 }
 
 impl Stream {
+    /// Bytes of the objects of one stream, while nothing is buffered and it has no TLS.
+    pub const IDLE_BYTES: usize = size_of::<Self>() + Output::BYTES + size_of::<DataSocket>() + size_of::<TlsLink>();
+
     /// Takes over a connected socket. Call it on the worker that will own the connection.
     ///
     /// # Errors
@@ -47,8 +48,8 @@ impl Stream {
         let socket = DataSocket::new(socket)?;
         let link = Rc::new(TlsLink::default());
         let output = Output::new(options.marks, socket.clone(), link.clone());
-        let reader = Reader::new(socket.clone(), output.clone(), link.clone());
-        Ok(Self { reader, output, link, socket })
+        let reader = Reader::new(socket, output.clone(), link);
+        Ok(Self { reader, output })
     }
 
     /// Puts TLS between the wire and the queues and completes its handshake; `received` are bytes of the peer that were
@@ -59,7 +60,7 @@ impl Stream {
     pub async fn start_tls(&mut self, mut session: TlsSession, received: &[u8]) -> io::Result<()> {
         let mut wire = Vec::new();
         let started = session.start(&mut wire);
-        *self.link.session.borrow_mut() = Some(session);
+        *self.reader.link.session.borrow_mut() = Some(session);
         self.output.append_wire(&wire);
         started.map_err(tls_error)?;
         self.reader.unread(received)?;
@@ -74,20 +75,20 @@ impl Stream {
 
     /// Version and cipher suite of TLS, once its handshake is complete: `("1.3", "TLS_AES_256_GCM_SHA384")`.
     pub fn tls_facts(&self) -> Option<(&'static str, &'static str)> {
-        let session = self.link.session.borrow();
+        let session = self.reader.link.session.borrow();
         let session = session.as_ref()?;
         Some((session.version()?, session.cipher_suite()?))
     }
 
     /// The names in the peer's verified certificate.
     pub fn peer_identity(&self) -> Option<PeerIdentity> {
-        self.link.session.borrow().as_ref()?.peer_identity()
+        self.reader.link.session.borrow().as_ref()?.peer_identity()
     }
 
     /// Reads the certificate that the server of the connection has in its TLS handshake, in DER: ours if we are the server. `None`
     /// without TLS.
     pub fn with_server_certificate<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let session = self.link.session.borrow();
+        let session = self.reader.link.session.borrow();
         let session = session.as_ref()?;
         let certificate = match session.role() {
             TlsRole::Server => session.own_certificate(),
@@ -109,7 +110,7 @@ impl Stream {
     pub fn reset(self) {
         // Not an abort: that would end the direction in order, before the reset.
         self.output.close();
-        self.socket.reset_at_close();
+        self.reader.socket.reset_at_close();
     }
 
     /// Shuts the write side down after what is buffered; the read side stays open for the peer's last words.
@@ -119,12 +120,12 @@ impl Stream {
 
     /// True if that protocol was agreed on in the TLS handshake (RFC 7301).
     pub fn has_agreed_on(&self, protocol: &[u8]) -> bool {
-        self.link.session.borrow().as_ref().and_then(TlsSession::alpn) == Some(protocol)
+        self.reader.link.session.borrow().as_ref().and_then(TlsSession::alpn) == Some(protocol)
     }
 
     /// True if no TLS is between the wire and the queues.
     pub fn is_plain(&self) -> bool {
-        !self.link.is_tls()
+        !self.reader.link.is_tls()
     }
 
     /// Gives the connection away as it is, neither direction ended: a descriptor for the next owner. Bytes that are
@@ -134,12 +135,12 @@ impl Stream {
     /// No descriptors left; the connection ends then.
     pub fn release(self) -> io::Result<OwnedFd> {
         debug_assert!(self.is_plain() && self.output.buffered() == 0 && !self.reader.has_unread());
-        self.socket.release()
+        self.reader.socket.release()
     }
 
     /// A handle that can cut the connection from elsewhere on this core.
     pub fn cutter(&self) -> Cutter {
-        Cutter { output: self.output.clone(), socket: self.socket.clone() }
+        Cutter { output: self.output.clone(), socket: self.reader.socket.clone() }
     }
 }
 
@@ -253,4 +254,21 @@ async fn send_batch(socket: &DataSocket, output: &Output, link: &TlsLink, first:
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each connection has them while it is idle.
+    #[test]
+    fn the_objects_of_an_idle_stream_are_small() {
+        let parts = [
+            ("stream", size_of::<Stream>()),
+            ("output", Output::BYTES),
+            ("socket", size_of::<DataSocket>()),
+            ("link", size_of::<TlsLink>()),
+        ];
+        assert!(Stream::IDLE_BYTES <= 540, "{} bytes: {parts:?}", Stream::IDLE_BYTES);
+    }
 }
