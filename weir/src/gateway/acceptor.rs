@@ -240,15 +240,16 @@ impl ListenerAcceptor {
 
     /// Serves an admitted connection on this worker, which has been charged with it.
     pub fn enter(self: &Rc<Self>, core: &Rc<Core>, admitted: AdmittedConnection) {
-        let left = BalanceGuard(core.clone());
         let AdmittedConnection { accepted, permit, place } = admitted;
+        let charged = (BalanceGuard(core.clone()), permit);
         // In a box of its own: it is over before the session begins, and every idle connection pays for the size of the task.
         let arriving = weir_engine::recycled(|| self.clone().arrive(core.clone(), accepted, place));
         weir_engine::spawn(async move {
-            let _charged = (left, permit);
             if let Some(life) = arriving.await {
                 life.await;
             }
+            // The task has it from the beginning. In a variable it would take up its room twice.
+            drop(charged);
         })
         .detach();
     }
@@ -259,16 +260,16 @@ impl ListenerAcceptor {
             tracing::error!(listener = %self.name(), connection = moved.id, "a moved connection is of another protocol and ends");
             return core.connection_left();
         }
-        let left = BalanceGuard(core.clone());
+        let charged = (BalanceGuard(core.clone()), permit);
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
         let (acceptor, core) = (self.clone(), core.clone());
         // As in `enter`; and what panics here is the task of this connection.
         let arriving = Box::pin(async move { acceptor.arrive_moved(&core, moved) });
         weir_engine::spawn(async move {
-            let _charged = (left, permit);
             if let Some(life) = arriving.await {
                 life.await;
             }
+            drop(charged);
         })
         .detach();
     }
