@@ -145,10 +145,7 @@ impl State {
         self.keep_bound(ticket, place.map(|place| place.group), key.shard, io);
         self.order.sent();
         if reason == PinReason::Watch {
-            if let Some(place) = place.filter(|place| !self.watched_slots.contains(&place.group)) {
-                self.watched_slots.push(place.group);
-            }
-            self.watches_sent.push_back(ticket.number);
+            self.watch_sent(ticket.number, place.map(|place| place.group));
         }
         if key.db != self.db {
             // The commands that follow mean another database than this lane's.
@@ -289,7 +286,7 @@ impl State {
             self.cut();
         }
         // Whether the keys are watched is not known then; the lane that would say is lost.
-        self.watches_sent.pop_front_if(|sent| *sent == exchange);
+        self.take_watch_sent(exchange);
         self.order.forget_beginning(exchange);
         self.give_up_attempt(exchange);
         // The error is a reply of its own and no part of the array that has begun.

@@ -31,6 +31,7 @@ impl Session {
         assert!(!is_parked || self.is_streaming() || !state.is_quiet(), "one is set aside for as long as it must");
         assert!(state.tunnel.is_none() || state.pins.is_some(), "a tunnel runs on a pinned lane");
         assert!(!state.is_quiet() || state.order.waiting_bytes() == 0, "no reply waits for nothing");
+        assert!(!self.is_idle() || self.is_streaming() || self.is_bare(), "an idle session has no memory of others");
     }
 }
 

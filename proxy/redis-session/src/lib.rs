@@ -22,6 +22,7 @@
 //! | `cluster` | the cluster as one node, for clients that ask |
 //! | `batch` | plain commands that leave as one |
 //! | `ordering` | replies in the order of requests |
+//! | `spares` | memory that a session has only while it needs it |
 //! | `cache` | replies kept for as long as they hold |
 //! | `pin` / `pin_reason` | when a client needs a lane of its own, and when no longer; the reasons |
 //! | `stream` | commands too large to hold |
@@ -76,6 +77,7 @@ mod request;
 pub mod session;
 pub mod settings;
 mod shards;
+pub mod spares;
 mod spread;
 mod state;
 mod stream;
@@ -90,3 +92,4 @@ pub use invariants::HeldLanes;
 pub use io::Io;
 pub use pin_reason::PinReason;
 pub use session::{Next, Session};
+pub use spares::Spares;

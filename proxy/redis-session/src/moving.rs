@@ -9,7 +9,8 @@ use weir_base::connection::ConnectionDetails;
 use weir_resp::Version;
 
 use crate::{
-    access::UserChange, io::Io, ordering::ReplyMode, session::Session, settings::RedisListenerSettings, state::State,
+    access::UserChange, io::Io, ordering::ReplyMode, session::Session, settings::RedisListenerSettings, spares::Spares,
+    state::State,
 };
 
 /// Bytes of a command begun that a session may take along. Default 16 KiB: one received chunk. One with more of it is read
@@ -79,8 +80,8 @@ impl Session {
 
     /// A session that has come from another process. Its input comes as received bytes, and who its client is has to be
     /// settled: see [`Session::settle_user`].
-    pub fn from_moved(settings: Rc<RedisListenerSettings>, moved: &MovedSession) -> Self {
-        let mut session = Self::new(settings);
+    pub fn from_moved(settings: Rc<RedisListenerSettings>, spares: Rc<Spares>, moved: &MovedSession) -> Self {
+        let mut session = Self::new(settings, spares);
         let state: &mut State = &mut session.state;
         // Open sessions keep what they have shown, as at a reload.
         state.is_authenticated = moved.is_authenticated;

@@ -4,11 +4,14 @@
 //! themselves. A local reply that is due behind them waits here; so does a reply of one of several shards that comes early,
 //! and what the shards say to a command that went to more than one.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, rc::Rc};
 
 use weir_base::exchange::FrameKind;
 
-use crate::gather::{Gather, Merge};
+use crate::{
+    gather::{Gather, Merge},
+    spares::{Spare, Spares},
+};
 
 /// The client's mode of CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,23 +37,52 @@ pub(crate) struct EarlyReply {
 pub(crate) struct Ordering {
     next: u64,
     done: u64,
+    /// `None`: replies come as the upstream sends them, and the client gets them all.
+    out_of_turn: Option<Box<OutOfTurn>>,
+    /// Bytes of requests that are kept until they are answered.
+    pub(crate) attempts_bytes: usize,
+    pub(crate) mode: ReplyMode,
+    /// The memory of the sessions of the worker.
+    pub(crate) spares: Rc<Spares>,
+}
+
+/// Replies that do not go to the client as the upstream sends them.
+#[derive(Debug, Default)]
+pub(crate) struct OutOfTurn {
     /// Local replies, each due once all exchanges below its number are done.
     waiting: VecDeque<(u64, Vec<u8>)>,
     waiting_bytes: usize,
     /// Replies, or beginnings of them, that came before their turn, by number.
     early: VecDeque<EarlyReply>,
     early_bytes: usize,
-    /// Bytes of requests that are kept until they are answered.
-    pub(crate) attempts_bytes: usize,
     /// Commands that went to several shards, by number.
     gathers: VecDeque<Gather>,
     gathered_bytes: usize,
     /// Exchanges whose replies the client does not want.
     muted: VecDeque<u64>,
-    pub(crate) mode: ReplyMode,
+}
+
+impl OutOfTurn {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.early.is_empty() && self.gathers.is_empty() && self.muted.is_empty()
+    }
+}
+
+impl Spare for OutOfTurn {
+    fn room(&self) -> usize {
+        self.waiting.capacity() * size_of::<(u64, Vec<u8>)>()
+            + self.early.capacity() * size_of::<EarlyReply>()
+            + self.gathers.capacity() * size_of::<Gather>()
+            + self.muted.capacity() * size_of::<u64>()
+    }
 }
 
 impl Ordering {
+    /// The order of a session that has sent nothing, and takes its memory from `spares`.
+    pub(crate) fn new(spares: Rc<Spares>) -> Self {
+        Self { spares, ..Self::default() }
+    }
+
     /// Exchanges without a complete reply.
     #[inline]
     pub(crate) fn outstanding(&self) -> u64 {
@@ -66,7 +98,14 @@ impl Ordering {
     /// Every reply on its way is passed as it comes: none is muted, and none of the gateway's own waits between them.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.waiting.is_empty() && self.muted.is_empty() && self.gathers.is_empty()
+        self.out_of_turn
+            .as_ref()
+            .is_none_or(|rare| rare.waiting.is_empty() && rare.muted.is_empty() && rare.gathers.is_empty())
+    }
+
+    /// It has no memory that other sessions could use.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.out_of_turn.is_none()
     }
 
     /// The number of the exchange whose reply comes next.
@@ -78,7 +117,8 @@ impl Ordering {
     /// Bytes of replies that wait for their turn.
     #[inline]
     pub(crate) fn kept_bytes(&self) -> usize {
-        self.waiting_bytes + self.early_bytes + self.gathered_bytes
+        let bytes = |rare: &OutOfTurn| rare.waiting_bytes + rare.early_bytes + rare.gathered_bytes;
+        self.out_of_turn.as_deref().map_or(0, bytes)
     }
 
     /// The same, and bytes of requests kept for a second try.
@@ -111,7 +151,8 @@ impl Ordering {
 
     /// As [`Ordering::sent`], for a request of the gateway's own: the client never hears of it.
     pub(crate) fn sent_without_reply(&mut self) {
-        self.muted.push_back(self.next);
+        let number = self.next;
+        self.need().muted.push_back(number);
         self.next += 1;
     }
 
@@ -120,32 +161,35 @@ impl Ordering {
         gather.is_muted = self.mode != ReplyMode::On;
         self.unskip();
         self.next = gather.last() + 1;
-        self.gathers.push_back(gather);
+        self.need().gathers.push_back(gather);
     }
 
     /// Puts `section` behind the text that the last request, INFO, is answered with.
     pub(crate) fn append_to_last(&mut self, section: String) {
         let last = self.next - 1;
-        match self.gathers.back_mut().filter(|gather| gather.last() == last) {
+        let gathers = &mut self.need().gathers;
+        match gathers.back_mut().filter(|gather| gather.last() == last) {
             Some(gather) => gather.append(section),
-            None => self.gathers.push_back(Gather::new(last, 1, Merge::Info { section })),
+            None => gathers.push_back(Gather::new(last, 1, Merge::Info { section })),
         }
     }
 
     /// Keeps a piece of the reply whose turn it is, if it is a part of one; false if it is not.
     #[inline]
     pub(crate) fn gather(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
-        let Some(gather) = self.gathers.front_mut().filter(|gather| gather.holds(exchange)) else { return false };
+        let Some(rare) = &mut self.out_of_turn else { return false };
+        let Some(gather) = rare.gathers.front_mut().filter(|gather| gather.holds(exchange)) else { return false };
         gather.take(exchange, bytes, end);
-        self.gathered_bytes += bytes.len();
+        rare.gathered_bytes += bytes.len();
         true
     }
 
     /// The command whose last part was `exchange`.
     #[inline]
     pub(crate) fn pop_gather(&mut self, exchange: u64) -> Option<Gather> {
-        let gather = self.gathers.pop_front_if(|gather| gather.last() == exchange)?;
-        self.gathered_bytes -= gather.bytes();
+        let rare = self.out_of_turn.as_mut()?;
+        let gather = rare.gathers.pop_front_if(|gather| gather.last() == exchange)?;
+        rare.gathered_bytes -= gather.bytes();
         Some(gather)
     }
 
@@ -155,14 +199,15 @@ impl Ordering {
         if exchange <= self.done || exchange >= self.next {
             return false;
         }
-        self.early_bytes += bytes.len();
-        let at = self.early.partition_point(|early| early.exchange < exchange);
-        match self.early.get_mut(at).filter(|early| early.exchange == exchange) {
+        let rare = self.need();
+        rare.early_bytes += bytes.len();
+        let at = rare.early.partition_point(|early| early.exchange < exchange);
+        match rare.early.get_mut(at).filter(|early| early.exchange == exchange) {
             Some(early) => {
                 early.bytes.extend_from_slice(bytes);
                 early.end = end;
             }
-            None => self.early.insert(at, EarlyReply { exchange, bytes: bytes.to_vec(), end }),
+            None => rare.early.insert(at, EarlyReply { exchange, bytes: bytes.to_vec(), end }),
         }
         true
     }
@@ -170,27 +215,29 @@ impl Ordering {
     /// The early bytes of the reply whose turn it is.
     #[inline]
     pub(crate) fn pop_early(&mut self) -> Option<EarlyReply> {
-        let done = self.done;
-        let early = self.early.pop_front_if(|early| early.exchange == done)?;
-        self.early_bytes -= early.bytes.len();
+        let (done, rare) = (self.done, self.out_of_turn.as_mut()?);
+        let early = rare.early.pop_front_if(|early| early.exchange == done)?;
+        rare.early_bytes -= early.bytes.len();
         Some(early)
     }
 
     /// The end of the reply to `exchange` will not come: its beginning goes.
     pub(crate) fn forget_beginning(&mut self, exchange: u64) {
-        if let Some(at) = self.early.iter().position(|early| early.exchange == exchange)
-            && let Some(early) = self.early.remove(at)
+        let Some(rare) = &mut self.out_of_turn else { return };
+        if let Some(at) = rare.early.iter().position(|early| early.exchange == exchange)
+            && let Some(early) = rare.early.remove(at)
         {
-            self.early_bytes -= early.bytes.len();
+            rare.early_bytes -= early.bytes.len();
         }
-        if let Some(gather) = self.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
-            self.gathered_bytes -= gather.forget(exchange);
+        if let Some(gather) = rare.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
+            rare.gathered_bytes -= gather.forget(exchange);
         }
     }
 
     #[cold]
     fn mute(&mut self) {
-        self.muted.push_back(self.next);
+        let number = self.next;
+        self.need().muted.push_back(number);
         self.unskip();
     }
 
@@ -204,48 +251,67 @@ impl Ordering {
     /// The client does not want the reply to `exchange`.
     #[inline]
     pub(crate) fn is_muted(&self, exchange: u64) -> bool {
-        self.muted.front() == Some(&exchange)
+        self.out_of_turn.as_ref().is_some_and(|rare| rare.muted.front() == Some(&exchange))
     }
 
     /// The reply to `exchange` is complete.
     #[inline]
     pub(crate) fn completed(&mut self, exchange: u64) {
         self.done = exchange + 1;
-        if self.is_muted(exchange) {
-            self.muted.pop_front();
+        if let Some(rare) = &mut self.out_of_turn {
+            rare.muted.pop_front_if(|muted| *muted == exchange);
+            self.settle();
         }
     }
 
     /// A local reply that is due now, in order.
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<Vec<u8>> {
-        if self.waiting.front()?.0 > self.done {
+        let rare = self.out_of_turn.as_mut()?;
+        if rare.waiting.front()?.0 > self.done {
             return None;
         }
-        let (_, reply) = self.waiting.pop_front()?;
-        self.waiting_bytes -= reply.len();
+        let (_, reply) = rare.waiting.pop_front()?;
+        rare.waiting_bytes -= reply.len();
+        self.settle();
         Some(reply)
     }
 
     /// Sets aside the local replies that wait, so that [`Ordering::put_back`] finds what is said from now on.
     pub(crate) fn set_aside(&mut self) -> VecDeque<(u64, Vec<u8>)> {
-        self.waiting_bytes = 0;
-        std::mem::take(&mut self.waiting)
+        let Some(rare) = &mut self.out_of_turn else { return VecDeque::new() };
+        rare.waiting_bytes = 0;
+        std::mem::take(&mut rare.waiting)
     }
 
     /// Those that were set aside wait again; what was said meanwhile.
     pub(crate) fn put_back(&mut self, waiting: VecDeque<(u64, Vec<u8>)>) -> Vec<u8> {
-        self.waiting_bytes = waiting.iter().map(|(_, reply)| reply.len()).sum();
-        let said = std::mem::replace(&mut self.waiting, waiting);
+        let rare = self.need();
+        rare.waiting_bytes = waiting.iter().map(|(_, reply)| reply.len()).sum();
+        let said = std::mem::replace(&mut rare.waiting, waiting);
+        self.settle();
         said.into_iter().flat_map(|(_, reply)| reply).collect()
     }
 
     /// Keeps a local reply until the exchanges in front of it are done.
     pub(crate) fn wait(&mut self, reply: Vec<u8>) {
-        self.waiting_bytes += reply.len();
-        match self.waiting.back_mut() {
-            Some((due, last)) if *due == self.next => last.extend_from_slice(&reply),
-            _ => self.waiting.push_back((self.next, reply)),
+        let number = self.next;
+        let rare = self.need();
+        rare.waiting_bytes += reply.len();
+        match rare.waiting.back_mut() {
+            Some((due, last)) if *due == number => last.extend_from_slice(&reply),
+            _ => rare.waiting.push_back((number, reply)),
+        }
+    }
+
+    fn need(&mut self) -> &mut OutOfTurn {
+        self.out_of_turn.get_or_insert_with(|| self.spares.out_of_turn.take())
+    }
+
+    /// Gives the memory back once nothing is in it.
+    fn settle(&mut self) {
+        if let Some(rare) = self.out_of_turn.take_if(|rare| rare.is_empty()) {
+            self.spares.out_of_turn.give(rare);
         }
     }
 }
@@ -279,5 +345,26 @@ mod tests {
         assert!(order.is_muted(0) && order.mode == ReplyMode::On);
         order.completed(0);
         assert!(!order.is_muted(1));
+    }
+
+    #[test]
+    fn memory_for_replies_out_of_turn_goes_back_with_the_last_of_them() {
+        let mut order = Ordering::default();
+        order.sent();
+        assert!(order.is_bare(), "most requests need none");
+        order.sent_without_reply();
+        order.wait(b"a".to_vec());
+        let memory = order.out_of_turn.as_deref().map(std::ptr::from_ref);
+        order.completed(0);
+        order.completed(1);
+        assert!(order.is_quiet() && !order.is_bare(), "a local reply is due");
+        assert_eq!(order.pop_due(), Some(b"a".to_vec()));
+        assert!(order.is_bare());
+        let mut other = Ordering::new(order.spares.clone());
+        other.mode = ReplyMode::Off;
+        other.sent();
+        assert_eq!(other.out_of_turn.as_deref().map(std::ptr::from_ref), memory);
+        other.completed(0);
+        assert!(other.is_bare());
     }
 }

@@ -1,6 +1,6 @@
 //! When a client needs an upstream lane of its own, and when no longer.
 
-use std::fmt;
+use std::{collections::VecDeque, fmt};
 
 use weir_analysis::redis::Command;
 use weir_base::exchange::{LossCause, Refusal};
@@ -11,6 +11,7 @@ use crate::{
     ordering::ReplyMode,
     pin_reason::PinReason,
     refusal,
+    spares::Spare,
     state::{CommandStatus, Hold, State},
     stream::Streaming,
 };
@@ -101,6 +102,21 @@ impl fmt::Display for Pins {
             }
         }
         Ok(())
+    }
+}
+
+/// The keys that a client watches, as far as they matter before EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// The slots of the keys, in front of a cluster.
+    slots: Vec<u16>,
+    /// WATCHes without a reply.
+    sent: VecDeque<u64>,
+}
+
+impl Spare for Watched {
+    fn room(&self) -> usize {
+        self.slots.capacity() * size_of::<u16>() + self.sent.capacity() * size_of::<u64>()
     }
 }
 
@@ -219,23 +235,65 @@ impl State {
         }
     }
 
+    /// A WATCH was sent as `exchange`; in front of a cluster its keys are of `slot`.
+    pub(crate) fn watch_sent(&mut self, exchange: u64, slot: Option<u16>) {
+        let watched = self.watched.get_or_insert_with(|| self.order.spares.watched.take());
+        watched.sent.push_back(exchange);
+        if let Some(slot) = slot.filter(|slot| !watched.slots.contains(slot)) {
+            watched.slots.push(slot);
+        }
+    }
+
+    /// A key of this slot is watched.
+    pub(crate) fn watches_slot(&self, slot: u16) -> bool {
+        self.watched.as_ref().is_some_and(|watched| watched.slots.contains(&slot))
+    }
+
     /// A WATCH has been answered. One that was refused is no state: its lane goes back with the reply.
     pub(crate) fn note_watch(&mut self, exchange: u64, is_refused: bool) {
-        if self.watches_sent.pop_front_if(|sent| *sent == exchange).is_some()
+        if self.take_watch_sent(exchange)
             && is_refused
             && let Some((_, pins)) = &mut self.pins
         {
             pins.watch_refused();
             if !pins.has(PinReason::Watch) {
-                self.watched_slots.clear();
+                self.forget_watched_slots();
             }
+        }
+    }
+
+    /// The next reply is no longer waited for, if it is the one to this WATCH; false if it is not.
+    pub(crate) fn take_watch_sent(&mut self, exchange: u64) -> bool {
+        let Some(watched) = &mut self.watched else { return false };
+        let is_next = watched.sent.pop_front_if(|sent| *sent == exchange).is_some();
+        self.settle_watched();
+        is_next
+    }
+
+    fn forget_watched_slots(&mut self) {
+        if let Some(watched) = &mut self.watched {
+            watched.slots.clear();
+            self.settle_watched();
+        }
+    }
+
+    fn forget_watched_keys(&mut self) {
+        if let Some(watched) = &mut self.watched {
+            watched.sent.clear();
+            self.forget_watched_slots();
+        }
+    }
+
+    /// Gives the memory back once nothing is in it.
+    fn settle_watched(&mut self) {
+        if let Some(watched) = self.watched.take_if(|watched| watched.sent.is_empty() && watched.slots.is_empty()) {
+            self.order.spares.watched.give(watched);
         }
     }
 
     /// Nothing is watched any more; false if nothing was.
     pub(crate) fn end_watch(&mut self) -> bool {
-        self.watches_sent.clear();
-        self.watched_slots.clear();
+        self.forget_watched_keys();
         let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return false };
         pins.remove(PinReason::Watch);
         true
@@ -256,8 +314,7 @@ impl State {
     /// The lane of `pins` is no longer the client's. Keys watched on another lane stay watched.
     fn forget_watched(&mut self, pins: Pins) {
         if pins.has(PinReason::Watch) {
-            self.watches_sent.clear();
-            self.watched_slots.clear();
+            self.forget_watched_keys();
         }
     }
 

@@ -4,7 +4,7 @@
 //! takes its place among the others. While one is under way, or after the map of slots changed, no further command is taken
 //! before all are answered: it could overtake an earlier one of the same client on another node.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
 use weir_base::exchange::{FrameKind, Refusal};
 use weir_placement::Node;
@@ -13,6 +13,7 @@ use weir_resp::encode;
 use crate::{
     io::{Io, Ticket},
     refusal,
+    spares::Spare,
     state::State,
 };
 
@@ -77,6 +78,21 @@ impl Attempt {
     }
 }
 
+/// The requests of a session to a cluster that are not answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    /// By number.
+    under_way: VecDeque<Attempt>,
+    /// The latest of them that went another way than it was sent first.
+    last_redirected: Option<u64>,
+}
+
+impl Spare for Attempts {
+    fn room(&self) -> usize {
+        self.under_way.capacity() * size_of::<Attempt>()
+    }
+}
+
 /// The redirection that an error of a node demands.
 #[derive(Debug, PartialEq, Eq)]
 enum Redirection {
@@ -138,7 +154,8 @@ impl State {
     /// Keeps a request to a cluster until it is answered.
     pub(crate) fn keep_attempt(&mut self, attempt: Attempt) {
         self.order.attempts_bytes += attempt.wire.len();
-        self.attempts.push_back(attempt);
+        let attempts = self.attempts.get_or_insert_with(|| self.order.spares.attempts.take());
+        attempts.under_way.push_back(attempt);
     }
 
     /// Keeps where a request on the client's own lane went, in front of a cluster: what its node says may be news.
@@ -150,23 +167,34 @@ impl State {
 
     /// The request of this exchange, if it was kept, runs a script.
     pub(crate) fn note_script(&mut self, exchange: u64) {
-        if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
+        if let Some(last) = self.last_attempt(exchange) {
             last.is_script = true;
         }
     }
 
     /// The request of this exchange, if it was kept, is a transaction whose keys are watched.
     pub(crate) fn note_watching(&mut self, exchange: u64) {
-        if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
+        if let Some(last) = self.last_attempt(exchange) {
             last.is_watching = true;
         }
+    }
+
+    /// The request that was kept last, if it is the one of this exchange.
+    fn last_attempt(&mut self, exchange: u64) -> Option<&mut Attempt> {
+        self.attempts.as_mut()?.under_way.back_mut().filter(|last| last.exchange == exchange)
     }
 
     /// The exchange has been answered.
     #[inline]
     pub(crate) fn forget_attempt(&mut self, exchange: u64) {
-        if let Some(attempt) = self.attempts.pop_front_if(|attempt| attempt.exchange == exchange) {
+        let Some(attempts) = &mut self.attempts else { return };
+        if let Some(attempt) = attempts.under_way.pop_front_if(|attempt| attempt.exchange == exchange) {
             self.order.attempts_bytes -= attempt.wire.len();
+        }
+        if let Some(mut attempts) = self.attempts.take_if(|attempts| attempts.under_way.is_empty()) {
+            // It is below the numbers of all that is under way.
+            attempts.last_redirected = None;
+            self.order.spares.attempts.give(attempts);
         }
     }
 
@@ -181,12 +209,26 @@ impl State {
 
     /// A request is on its way by another path than the one it was given first.
     pub(crate) fn is_redirecting(&self) -> bool {
-        self.last_redirected.is_some_and(|last| last >= self.order.oldest())
+        let last = self.attempts.as_ref().and_then(|attempts| attempts.last_redirected);
+        last.is_some_and(|last| last >= self.order.oldest())
+    }
+
+    /// The request of this exchange goes another way than it was sent first.
+    fn note_detour(&mut self, exchange: u64) {
+        if let Some(attempts) = &mut self.attempts {
+            attempts.last_redirected = attempts.last_redirected.max(Some(exchange));
+        }
     }
 
     fn attempt(&mut self, exchange: u64) -> Option<&mut Attempt> {
-        let at = self.attempts.binary_search_by_key(&exchange, |attempt| attempt.exchange).ok()?;
-        self.attempts.get_mut(at)
+        let under_way = &mut self.attempts.as_mut()?.under_way;
+        let at = under_way.binary_search_by_key(&exchange, |attempt| attempt.exchange).ok()?;
+        under_way.get_mut(at)
+    }
+
+    /// The requests that are not answered yet, by number.
+    fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().flat_map(|attempts| &attempts.under_way)
     }
 
     /// A piece of a reply of a node: `None` if it is a redirection, or may become one, and is handled; else the bytes for the
@@ -255,7 +297,7 @@ impl State {
         attempt.line = line;
         attempt.tries += 1;
         attempt.is_waiting = true;
-        self.last_redirected = self.last_redirected.max(Some(exchange));
+        self.note_detour(exchange);
         io.retry_later(exchange, PAUSE);
     }
 
@@ -340,7 +382,7 @@ impl State {
         if let Some(attempt) = self.attempt(exchange) {
             attempt.hops += 1;
         }
-        self.last_redirected = self.last_redirected.max(Some(exchange));
+        self.note_detour(exchange);
         io.count_redirect(if is_asking { "ask" } else { "moved" });
         match self.send_again(exchange, target, is_asking, io) {
             Ok(()) => RedirectResult::Yes,
@@ -350,7 +392,7 @@ impl State {
 
     /// A later request for the same slot is under way: a second try would come behind it.
     fn is_followed(&self, exchange: u64, slot: u16) -> bool {
-        self.attempts.iter().any(|other| other.exchange > exchange && other.slot == Some(slot))
+        self.attempts().any(|other| other.exchange > exchange && other.slot == Some(slot))
     }
 
     /// Sent to `target` now it could overtake an earlier request of this client: one for the same slot that waits for its next
@@ -360,7 +402,7 @@ impl State {
             let is_elsewhere = other.is_waiting || (other.was_redirected() && other.shard != target);
             other.exchange < exchange && other.slot == Some(slot) && !other.has_reply && is_elsewhere
         };
-        self.attempts.iter().any(is_ahead) || io.must_settle(self.key_at(target))
+        self.attempts().any(is_ahead) || io.must_settle(self.key_at(target))
     }
 
     fn try_later(&mut self, exchange: u64, most: u8, io: &impl Io) -> RedirectResult {
@@ -370,7 +412,7 @@ impl State {
         };
         attempt.tries += 1;
         attempt.is_waiting = true;
-        self.last_redirected = self.last_redirected.max(Some(exchange));
+        self.note_detour(exchange);
         io.count_redirect("later");
         io.retry_later(exchange, PAUSE);
         RedirectResult::Yes

@@ -19,6 +19,7 @@ use crate::{
     pubsub::{Kind, Name},
     request::Request,
     settings::RedisListenerSettings,
+    spares::Spares,
     state::{CommandStatus, Hold, State},
     users::Users,
 };
@@ -34,13 +35,14 @@ pub enum Next {
     Close,
 }
 
-/// Offsets of arguments kept while a client is silent; those of larger commands are freed.
+/// Offsets of arguments kept for the next command; those of larger ones are freed.
 const PARSER_BYTES_KEPT: usize = 4 * 1024;
 
 /// One client's session. The shell gives it bytes with [`Session::on_client`], replies with [`Session::on_reply`] and
 /// the other `on_` calls, and after each asks [`Session::next`] what to do.
 pub struct Session {
-    parser: RequestParser,
+    /// The parser in the middle of a command. `None`: at the beginning of one.
+    parser: Option<Box<RequestParser>>,
     input: Vec<u8>,
     /// Bytes at the front of the input that are done with: a deep pipeline is not moved for each of its commands.
     spent: usize,
@@ -52,15 +54,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session fresh from its listener.
-    pub fn new(settings: Rc<RedisListenerSettings>) -> Self {
+    /// A session fresh from its listener. It has memory of `spares` while it needs it.
+    pub fn new(settings: Rc<RedisListenerSettings>, spares: Rc<Spares>) -> Self {
         Self {
-            parser: RequestParser::new(),
+            parser: None,
             input: Vec::new(),
             spent: 0,
             violation: None,
             partial_since: None,
-            state: State::new(settings),
+            state: State::new(settings, spares),
         }
     }
 
@@ -108,8 +110,11 @@ impl Session {
     }
 
     fn conclude(&mut self, result: Result<(), ProtocolError>, io: &impl Io) -> Result<(), Violation> {
-        if self.input.is_empty() && self.parser.heap_bytes() > PARSER_BYTES_KEPT {
-            self.parser.release();
+        if let Some(parser) = &mut self.parser
+            && self.input.is_empty()
+            && parser.heap_bytes() > PARSER_BYTES_KEPT
+        {
+            parser.release();
         }
         let Err(error) = result else {
             self.note_partial(io);
@@ -154,13 +159,36 @@ impl Session {
 
     fn run_commands(&mut self, input: &[u8], io: &impl Io) -> Result<usize, ProtocolError> {
         let mut batch = Batch::default();
-        let result = self.take_commands(input, &mut batch, io);
+        let mut parser = self.parser.take().unwrap_or_else(|| self.state.order.spares.parsers.take());
+        let result = self.take_commands(&mut parser, input, &mut batch, io);
         self.state.send_batch(&mut batch, input, io);
+        // After an error the results of a parser mean nothing, and the session makes no more use of one.
+        if result.is_ok() {
+            self.put_away(parser);
+        }
         result
     }
 
+    /// Keeps a parser in the middle of a command. One at the beginning is as good as any other.
+    fn put_away(&mut self, mut parser: Box<RequestParser>) {
+        if !parser.is_idle() {
+            self.parser = Some(parser);
+            return;
+        }
+        if parser.heap_bytes() > PARSER_BYTES_KEPT {
+            parser.release();
+        }
+        self.state.order.spares.parsers.give(parser);
+    }
+
     /// As [`Session::run_commands`]; the last of them may be left in `batch`.
-    fn take_commands(&mut self, input: &[u8], batch: &mut Batch, io: &impl Io) -> Result<usize, ProtocolError> {
+    fn take_commands(
+        &mut self,
+        parser: &mut RequestParser,
+        input: &[u8],
+        batch: &mut Batch,
+        io: &impl Io,
+    ) -> Result<usize, ProtocolError> {
         let mut at = 0;
         while at < input.len() {
             if batch.is_full() {
@@ -172,20 +200,20 @@ impl Session {
             }
             let rest = &input[at..];
             if self.state.streaming.is_some() {
-                match self.stream(rest, io)? {
+                match self.state.stream(parser, rest, io)? {
                     0 => break,
                     taken => at += taken,
                 }
                 continue;
             }
-            match self.parser.parse(rest, &self.state.limits)? {
+            match parser.parse(rest, &self.state.limits)? {
                 Step::Incomplete => break,
                 Step::Skip { len } => {
                     self.state.send_batch(batch, input, io);
                     at += len;
                 }
                 Step::Command { len, inline } => {
-                    let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: inline };
+                    let request = Request { parser, bytes: &rest[..len], is_inline: inline };
                     let resolved = redis::resolve(request.text(0), request.arg(1));
                     let sample = io.draw_sample();
                     if sample == Sample::default() && batch.try_add(resolved, &request, &self.state, io) {
@@ -204,9 +232,9 @@ impl Session {
                 }
                 Step::Streaming { len } => {
                     self.state.send_batch(batch, input, io);
-                    let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: false };
+                    let request = Request { parser, bytes: &rest[..len], is_inline: false };
                     if self.state.must_be_whole(&request, io) {
-                        self.parser = RequestParser::new();
+                        *parser = RequestParser::new();
                         break;
                     }
                     // Not timed: it may wait long before it begins to flow, and is judged before that.
@@ -217,10 +245,6 @@ impl Session {
             }
         }
         Ok(at)
-    }
-
-    fn stream(&mut self, input: &[u8], io: &impl Io) -> Result<usize, ProtocolError> {
-        self.state.stream(&mut self.parser, input, io)
     }
 
     fn note_partial(&mut self, io: &impl Io) {
@@ -408,6 +432,12 @@ impl Session {
         self.violation.is_some()
     }
 
+    /// It has no memory that other sessions could use meanwhile.
+    pub(crate) fn is_bare(&self) -> bool {
+        let state = &self.state;
+        self.parser.is_none() && state.order.is_bare() && state.attempts.is_none() && state.watched.is_none()
+    }
+
     /// Takes the bytes of which no command was made yet.
     pub(crate) fn take_input(&mut self) -> Vec<u8> {
         let mut input = std::mem::take(&mut self.input);
@@ -510,5 +540,17 @@ impl Session {
     /// Holds because the core is full.
     pub fn waits_for_room(&self) -> bool {
         self.state.hold == Some(Hold::Room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An idle client has one, and nothing on the heap behind it: see [`Spares`].
+    #[test]
+    fn a_session_is_small() {
+        let parts = [("state", size_of::<State>()), ("session", size_of::<Session>())];
+        assert!(size_of::<Session>() <= 400, "{parts:?}");
     }
 }

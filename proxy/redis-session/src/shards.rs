@@ -238,7 +238,7 @@ impl State {
     /// Watched keys are of this place's slot, which was on another node when they were.
     pub(crate) fn watch_has_moved(&self, place: KeyLocation) -> bool {
         let is_left = |(key, pins): &(LaneKey, Pins)| pins.has(PinReason::Watch) && key.shard != place.shard;
-        self.pins.as_ref().is_some_and(is_left) && self.watched_slots.contains(&place.group)
+        self.pins.as_ref().is_some_and(is_left) && self.watches_slot(place.group)
     }
 
     /// Binds the transaction being queued to the shard of `command`.

@@ -1,6 +1,6 @@
 //! The state of a session between two commands: its wait, its lane, its requests in flight.
 
-use std::{collections::VecDeque, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use weir_base::{exchange::Refusal, time::Time};
 use weir_resp::{RequestLimits, Version};
@@ -13,9 +13,10 @@ use crate::{
     lane::{LaneKey, Purpose},
     local_replies::LocalReplies,
     ordering::Ordering,
-    pin::Pins,
-    redirect::Attempt,
+    pin::{Pins, Watched},
+    redirect::Attempts,
     settings::RedisListenerSettings,
+    spares::Spares,
     stream::Streaming,
     subscription::Subscriptions,
     tracking::Tracking,
@@ -73,18 +74,14 @@ pub(crate) struct State {
     pub(crate) pins: Option<(LaneKey, Pins)>,
     /// The lane with the client's state, while a large command has another.
     pub(crate) parked: Option<Box<(LaneKey, Pins)>>,
-    /// The slots of the keys that are watched, in front of a cluster.
-    pub(crate) watched_slots: Vec<u16>,
-    /// WATCHes without a reply.
-    pub(crate) watches_sent: VecDeque<u64>,
+    /// The watched keys, while a WATCH waits for its reply or their slots matter.
+    pub(crate) watched: Option<Box<Watched>>,
     /// The command at the front of the input is held until it is whole, however large.
     pub(crate) is_held_whole: bool,
     /// Replies may come from several shards, in any order.
     pub(crate) is_sharded: bool,
-    /// Requests to a cluster that are not answered yet, by number.
-    pub(crate) attempts: VecDeque<Attempt>,
-    /// The latest of them that went another way than it was sent first.
-    pub(crate) last_redirected: Option<u64>,
+    /// Requests to a cluster that are not answered yet.
+    pub(crate) attempts: Option<Box<Attempts>>,
     /// The version of the slot map by which they were sent.
     pub(crate) topology: u64,
     /// The lane that was requested last.
@@ -121,7 +118,7 @@ pub(crate) struct State {
 
 impl State {
     /// That of a client that has sent nothing yet.
-    pub(crate) fn new(settings: Rc<RedisListenerSettings>) -> Self {
+    pub(crate) fn new(settings: Rc<RedisListenerSettings>, spares: Rc<Spares>) -> Self {
         // With users, a client has no user before `State::arrive`.
         let users = settings.users.clone();
         let is_authenticated = settings.password.is_none() && users.is_none();
@@ -146,16 +143,14 @@ impl State {
             is_rated: false,
             has_served_penalty: false,
             auth_failures: 0,
-            order: Ordering::default(),
+            order: Ordering::new(spares),
             hold: None,
             pins: None,
             parked: None,
-            watched_slots: Vec::new(),
-            watches_sent: VecDeque::new(),
+            watched: None,
             is_held_whole: false,
             is_sharded: false,
-            attempts: VecDeque::new(),
-            last_redirected: None,
+            attempts: None,
             topology: 0,
             pin_asked: None,
             pin_result: None,

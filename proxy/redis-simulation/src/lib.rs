@@ -26,7 +26,7 @@ pub mod swarm;
 mod tests;
 mod world;
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, rc::Rc};
 
 use weir_base::exchange::{LossCause, Refusal};
 use weir_redis_session::{
@@ -35,6 +35,7 @@ use weir_redis_session::{
     refusal,
     session::{Next, Session},
     settings::RedisListenerSettings,
+    spares::Spares,
 };
 
 pub use self::{client::Client, feeds::Feeds, policy::Policy, world::World};
@@ -60,6 +61,8 @@ pub struct Simulation {
     pub world: World,
     pub(crate) session: Session,
     settings: RedisListenerSettings,
+    /// The memory that the session and those in its place take and give back.
+    spares: Rc<Spares>,
     /// Bytes that the client sent and the gateway has not read yet.
     wire: VecDeque<u8>,
     is_woken: bool,
@@ -90,14 +93,24 @@ impl Drop for Simulation {
 impl Simulation {
     /// A fresh connection.
     pub fn new(settings: RedisListenerSettings) -> Self {
+        Self::with_spares(settings, Rc::default())
+    }
+
+    /// A fresh connection of another client, whose session takes the memory that the one here gives back.
+    pub fn beside(&self) -> Self {
+        Self::with_spares(self.settings.clone(), self.spares.clone())
+    }
+
+    fn with_spares(settings: RedisListenerSettings, spares: Rc<Spares>) -> Self {
         let world = World::default();
         world.set(|policy| policy.is_trusted = settings.is_open());
-        let mut session = Session::new(settings.clone().into());
+        let mut session = Session::new(settings.clone().into(), spares.clone());
         session.arrive(&world);
         Self {
             world,
             session,
             settings,
+            spares,
             wire: VecDeque::new(),
             is_woken: false,
             is_client_gone: false,
@@ -136,7 +149,7 @@ impl Simulation {
         let details = self.world.entry().details().clone();
         let moved = self.session.depart(details);
         self.trace("moves with", &moved.input);
-        self.session = Session::from_moved(self.settings.clone().into(), &moved);
+        self.session = Session::from_moved(self.settings.clone().into(), self.spares.clone(), &moved);
         *self.world.entry().details() = moved.details.clone();
         self.world.restart_caching();
         assert!(self.session.settle_user(&moved, &self.world), "its user is still there");

@@ -301,8 +301,8 @@ impl Connection {
         moved: Option<&MovedSession>,
     ) -> Rc<Self> {
         let session = match moved {
-            Some(moved) => Session::from_moved(service.redis(), moved),
-            None => Session::new(service.redis()),
+            Some(moved) => Session::from_moved(service.redis(), service.spares.clone(), moved),
+            None => Session::new(service.redis(), service.spares.clone()),
         };
         let connection = Rc::new_cyclic(|me: &Weak<Self>| Self {
             session: RefCell::new(session),

@@ -21,6 +21,7 @@ use weir_redis_session::{
     insight::Insight,
     moving::MovedSession,
     settings::RedisListenerSettings,
+    spares::Spares,
     tracking::Notice,
     users::{ListenerShare, OWN_LOGIN},
 };
@@ -53,6 +54,8 @@ pub struct Service {
     pub(crate) rate: LocalRate,
     /// Counts of the listener's users, shared with the other workers.
     pub(crate) share: Arc<ListenerShare>,
+    /// Memory that sessions have only while they need it.
+    pub(crate) spares: Rc<Spares>,
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     /// The primary of the upstream was known at the last look.
@@ -82,6 +85,7 @@ impl Service {
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core, &listener.name)),
             share,
+            spares: Rc::default(),
             rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
             redis: RefCell::new(Rc::new(redis)),
             has_primary: Cell::new(upstream.endpoints().primary().is_some()),

@@ -43,6 +43,21 @@ fn every_cut_of_a_pipeline_gives_the_same_replies() {
 }
 
 #[test]
+fn the_memory_of_one_client_serves_the_next_without_a_trace() {
+    let wire = super::scene::wire("GET a\nMGET a b c d e f g h i j\nECHO x\nGET c");
+    let whole = Scene::new().sends(&wire);
+    let many = super::scene::wire("MSET a 1 b 2 c 3 d 4 e 5 f 6");
+    let first = Scene::new();
+    for bytes in [&many[..], b"ECHO \"a b\"\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\n", b"PIN", b"SET \"a\r\n"] {
+        let mut before = Scene(first.0.beside());
+        before.sends(bytes);
+        assert_eq!(Scene(first.0.beside()).sends(&wire), whole, "beside {}", bytes.escape_ascii());
+        drop(before);
+        assert_eq!(Scene(first.0.beside()).sends(&wire), whole, "after {}", bytes.escape_ascii());
+    }
+}
+
+#[test]
 fn reading_stops_at_the_pipeline_limit_and_goes_on_with_each_reply() {
     let settings = RedisListenerSettings { pipeline_max: 2, ..Default::default() };
     let mut scene = Scene::with(settings);

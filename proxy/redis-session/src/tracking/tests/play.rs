@@ -137,11 +137,12 @@ impl Play {
             losses: seed.is_multiple_of(2),
             invalidations: 0,
         };
+        let spares = Rc::default();
         // A partner for each client, that gets invalidations in its place.
         for terms in terms.iter().flat_map(|&terms| [terms, TrackingMode::Redirect]) {
             let mut io = Surroundings::new(&play.common, play.clients.len() as u64 + 1);
             io.cache = (terms == TrackingMode::Cached).then(|| play.cache.clone());
-            let session = Session::new(RedisListenerSettings::default().into());
+            let session = Session::new(RedisListenerSettings::default().into(), Rc::clone(&spares));
             let (expected, wrote) = (VecDeque::new(), VecDeque::new());
             let (holds, seen) = (BTreeMap::new(), BTreeMap::new());
             let client = Client { terms, session, io, expected, read: Vec::new(), holds, wrote, seen };
