@@ -551,6 +551,6 @@ mod tests {
     #[test]
     fn a_session_is_small() {
         let parts = [("state", size_of::<State>()), ("session", size_of::<Session>())];
-        assert!(size_of::<Session>() <= 400, "{parts:?}");
+        assert!(size_of::<Session>() <= 384, "{parts:?}");
     }
 }
