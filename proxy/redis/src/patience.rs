@@ -34,24 +34,29 @@ pub(crate) struct Patience {
     settings: Rc<ListenerSettings>,
     armed: Time,
     active: Time,
-    closing: Option<Time>,
-    stalled: Option<(Time, u64)>,
-    streaming: Option<(Time, usize)>,
-    room: Option<Time>,
+    /// Since when the session is about to end, its client takes no replies, a large command arrives, and a command waits for room.
+    /// [`Time::NEVER`], which costs an idle client nothing: it is not so.
+    closing: Time,
+    stalled: Time,
+    streaming: Time,
+    room: Time,
+    /// Bytes that the client had taken when it stalled.
+    progress: u64,
+    /// Bytes of the large command that arrived since then.
+    streamed: usize,
 }
 
 impl Patience {
     pub(crate) fn new(settings: Rc<ListenerSettings>) -> Self {
-        let active = turn::now();
-        Self { settings, armed: Time::NEVER, active, closing: None, stalled: None, streaming: None, room: None }
+        let (active, never) = (turn::now(), Time::NEVER);
+        let (closing, stalled, streaming, room) = (never, never, never, never);
+        Self { settings, armed: never, active, closing, stalled, streaming, room, progress: 0, streamed: 0 }
     }
 
     /// Bytes of the client arrived.
     pub(crate) fn received(&mut self, bytes: usize) {
         self.active = turn::now();
-        if let Some((_, received)) = &mut self.streaming {
-            *received += bytes;
-        }
+        self.streamed += bytes;
     }
 
     /// Sets the deadline to the earliest of those that apply.
@@ -71,39 +76,37 @@ impl Patience {
             track(&mut self.room, session.waits_for_room(), now);
             if !session.is_streaming() || next != Next::Read {
                 // While the client is not read, its pace is not its own.
-                self.streaming = None;
-            } else if self.streaming.is_none() {
-                self.streaming = Some((now, 0));
+                self.streaming = Time::NEVER;
+            } else if self.streaming == Time::NEVER {
+                (self.streaming, self.streamed) = (now, 0);
             }
         });
-        self.stalled = match self.stalled {
-            _ if !output.is_congested() => None,
-            Some((since, progress)) if progress == output.progress() => Some((since, progress)),
-            _ => Some((now, output.progress())),
-        };
+        if !output.is_congested() {
+            self.stalled = Time::NEVER;
+        } else if self.stalled == Time::NEVER || self.progress != output.progress() {
+            (self.stalled, self.progress) = (now, output.progress());
+        }
         let is_closing = next == Next::Wait && connection.with_session(|session| session.is_closing());
         track(&mut self.closing, is_closing, now);
     }
 
     fn earliest(&self, connection: &Connection) -> Time {
         let mut due = Time::NEVER;
-        let mut at = |since: Option<Time>, limit: Duration| {
-            if let Some(since) = since {
-                due = due.min(since.saturating_add(limit));
-            }
-        };
+        let mut at = |since: Time, limit: Duration| due = due.min(since.saturating_add(limit));
         at(self.room, limits::QUEUE_WAIT_MAX);
-        at(self.stalled.map(|(since, _)| since), limits::WRITE_IDLE_TIMEOUT);
+        at(self.stalled, limits::WRITE_IDLE_TIMEOUT);
         at(self.closing, self.settings.half_close_timeout);
-        at(self.streaming.map(|(since, _)| since), RATE_WINDOW);
+        at(self.streaming, RATE_WINDOW);
         let active = self.active.max(connection.replied_at());
-        at(connection.drains_after().map(|gap| active.saturating_add(gap)), Duration::ZERO);
+        if let Some(gap) = connection.drains_after() {
+            at(active, gap);
+        }
         connection.with_session(|session| {
-            at(session.partial_since(), self.settings.head_timeout);
-            at(session.delay(), Duration::ZERO);
+            at(session.partial_since().unwrap_or(Time::NEVER), self.settings.head_timeout);
+            at(session.delay().unwrap_or(Time::NEVER), Duration::ZERO);
             let is_resting = session.is_quiet() && !session.is_waiting_for_data();
             if let Some(idle) = self.settings.idle_timeout.filter(|_| is_resting) {
-                at(Some(active), idle);
+                at(active, idle);
             }
         });
         due
@@ -112,35 +115,35 @@ impl Patience {
     /// The action to take now that the deadline has passed.
     pub(crate) fn overdue(&mut self, connection: &Connection) -> Overdue {
         let now = turn::now();
-        let is_past = |since: Option<Time>, limit| since.is_some_and(|since| now >= since.saturating_add(limit));
+        let is_past = |since: Time, limit| now >= since.saturating_add(limit);
         if is_past(self.room, limits::QUEUE_WAIT_MAX) {
             return Overdue::RefuseHeld;
         }
-        if is_past(self.stalled.map(|(since, _)| since), limits::WRITE_IDLE_TIMEOUT) {
+        if is_past(self.stalled, limits::WRITE_IDLE_TIMEOUT) {
             return Overdue::Violation(slow("slow_reader", "the client takes no replies"));
         }
         if is_past(self.closing, self.settings.half_close_timeout) {
             return Overdue::End(CloseReason::HalfCloseTimeout);
         }
-        if let Some((_, received)) = self.streaming.filter(|(since, _)| is_past(Some(*since), RATE_WINDOW)) {
-            if received < RATE_BYTES_MIN {
+        if is_past(self.streaming, RATE_WINDOW) {
+            if self.streamed < RATE_BYTES_MIN {
                 return Overdue::Violation(slow("slow_request", "a large command arrives too slowly"));
             }
-            self.streaming = Some((now, 0));
+            (self.streaming, self.streamed) = (now, 0);
         }
         let active = self.active.max(connection.replied_at());
-        if connection.drains_after().is_some_and(|gap| now >= active.saturating_add(gap)) {
+        if connection.drains_after().is_some_and(|gap| is_past(active, gap)) {
             return Overdue::End(CloseReason::Drained);
         }
         connection.with_session(|session| {
-            if is_past(session.partial_since(), self.settings.head_timeout) {
+            if is_past(session.partial_since().unwrap_or(Time::NEVER), self.settings.head_timeout) {
                 return Overdue::Violation(slow("head_timeout", "a command was begun and not finished in time"));
             }
-            if is_past(session.delay(), Duration::ZERO) {
+            if is_past(session.delay().unwrap_or(Time::NEVER), Duration::ZERO) {
                 return Overdue::Wake;
             }
             match self.settings.idle_timeout {
-                Some(idle) if session.is_quiet() && !session.is_waiting_for_data() && is_past(Some(active), idle) => {
+                Some(idle) if session.is_quiet() && !session.is_waiting_for_data() && is_past(active, idle) => {
                     Overdue::End(CloseReason::IdleTimeout)
                 }
                 _ => Overdue::Nothing,
@@ -150,8 +153,8 @@ impl Patience {
 }
 
 /// Notes since when something holds.
-fn track(since: &mut Option<Time>, holds: bool, now: Time) {
-    *since = holds.then(|| since.unwrap_or(now));
+fn track(since: &mut Time, holds: bool, now: Time) {
+    *since = if holds { now.min(*since) } else { Time::NEVER };
 }
 
 fn slow(reason: &'static str, text: &'static str) -> Violation {
