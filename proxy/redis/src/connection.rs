@@ -2,13 +2,14 @@
 
 mod insight;
 mod leaving;
+mod own_lanes;
 mod replies;
 mod subscriber;
 mod surroundings;
 mod tracker;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::VecDeque,
     future::poll_fn,
     io,
@@ -31,7 +32,7 @@ use weir_listener::{
 };
 use weir_resp::Version;
 use weir_telemetry::log::Peer;
-use weir_upstream::{Lane, SharedLane};
+use weir_upstream::SharedLane;
 
 use weir_redis_session::{
     lane::LaneKey,
@@ -40,6 +41,7 @@ use weir_redis_session::{
     users::Users,
 };
 
+use self::own_lanes::{OwnLanes, Pinned};
 use crate::{
     lane::RespLane,
     metrics::Done,
@@ -58,14 +60,6 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a client whose unread output must not hold up others.
 const EVICTED: CloseReason = CloseReason::of_client("evicted");
-
-/// The lane of the client's own, and where it came from.
-struct Pinned {
-    lane: Rc<Lane<RespLane, Connection>>,
-    key: LaneKey,
-    upstream: Rc<RedisUpstream>,
-    is_blocking: bool,
-}
 
 /// A shared lane in use, kept so that no request looks it up.
 struct Shared {
@@ -119,20 +113,18 @@ pub struct Connection {
     place: RefCell<Option<SuccessionTicket>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     shared: RefCell<SharedLanes>,
-    pinned: RefCell<Option<Pinned>>,
-    /// The lane with the client's state, while a large command has another.
-    parked: RefCell<Option<Box<Pinned>>>,
-    /// A requested lane that has not come.
-    asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
-    /// The requests that were chosen for the access log, oldest first.
-    access: RefCell<VecDeque<AccessSample>>,
-    done: RefCell<Vec<Done>>,
+    /// Its own lanes, from the first of them on.
+    own_lanes: OnceCell<Box<OwnLanes>>,
+    /// The requests that were chosen for the access log, oldest first. Kept from the first of them on.
+    access: OnceCell<Box<RefCell<VecDeque<AccessSample>>>>,
+    /// Requests whose replies wait for the end of the turn. Without any it has no memory.
+    done: Cell<Vec<Done>>,
     /// The command being judged goes into the access log.
     is_logged: Cell<bool>,
-    /// When a command was parsed whose stages are timed.
-    parsed_at: Cell<Option<Time>>,
-    /// Stages of a request in flight: its number, when it was parsed, when it was judged.
-    stages: Cell<Option<(u64, Time, Time)>>,
+    /// When a command was parsed whose stages are timed; [`Time::NEVER`]: there is none.
+    parsed_at: Cell<Time>,
+    /// Stages of a request in flight: its number, when it was parsed, when it was judged. Parsed [`Time::NEVER`]: there is none.
+    stages: Cell<(u64, Time, Time)>,
     is_over_budget: Cell<bool>,
     is_over: Cell<bool>,
     /// No TLS lies between, so another process could go on with it.
@@ -151,7 +143,7 @@ pub struct Connection {
     /// Bytes of the next chunk that another process has counted, before the connection moved.
     counted_elsewhere: Cell<usize>,
     noted: insight::PartialReplyNote,
-    subscriber: subscriber::Subscriber,
+    subscriber: OnceCell<Box<subscriber::Subscriber>>,
     tracker: tracker::TrackerPlace,
     is_tracking: Cell<bool>,
     me: Weak<Connection>,
@@ -193,10 +185,7 @@ enum Event {
 pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture {
     // In a box of its own: what is of no use for the whole life of the connection stays out of that future.
     let arriving = Box::pin(arrive(service, arrival));
-    Box::pin(async move {
-        let (connection, stream) = arriving.await;
-        live(connection, stream).await;
-    })
+    Box::pin(live(arriving))
 }
 
 /// Makes the session, once the connections of its client that came before are over: what holds for the client is as it is then.
@@ -217,7 +206,8 @@ async fn arrive(service: Rc<Service>, arrival: Arrival) -> (Rc<Connection>, Box<
     (connection, stream)
 }
 
-async fn live(connection: Rc<Connection>, mut stream: Box<Stream>) {
+async fn live(arriving: impl Future<Output = (Rc<Connection>, Box<Stream>)>) {
+    let (connection, mut stream) = arriving.await;
     let opened = connection.service.sessions.open(connection.clone());
     let life = AssertUnwindSafe(run(&connection, &mut stream)).catch_unwind();
     let reason = life.await.unwrap_or_else(|_| connection.panicked());
@@ -245,50 +235,35 @@ fn details(moved: Option<&MovedSession>) -> ConnectionDetails {
 }
 
 /// The life of a connection: what arrives is handed to the session, then the session says what it wants next.
-async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> CloseReason {
+fn run(connection: &Rc<Connection>, stream: &mut Stream) -> impl Future<Output = CloseReason> {
     let mut patience = Patience::new(connection.service.sessions.settings());
     let due = deadline();
-    loop {
-        if let Some(reason) = connection.handle.ending() {
-            return reason;
-        }
-        if connection.output.is_closed() {
-            return CloseReason::ClientReset;
-        }
-        let next = connection.session.borrow().next(&**connection);
-        if next == Next::Close {
-            return connection.farewell();
-        }
-        if connection.moves_now(stream) {
-            return CloseReason::Moved;
-        }
-        // Later bytes from the client belong to the process that takes over the connection.
-        let next = if connection.is_moving() { Next::Wait } else { next };
-        patience.arm(&due, connection, next);
-        let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;
-        let result = match event {
-            Event::Received(Ok(Some(chunk))) => {
-                patience.received(chunk.len());
-                connection.on_chunk(&chunk)
+    // An `async fn` would have room for each argument twice: as it came, and as a variable.
+    async move {
+        loop {
+            if let Some(reason) = connection.handle.ending() {
+                return reason;
             }
-            Event::Received(Ok(None)) => match connection.on_client_end() {
-                Some(reason) => return reason,
-                None => Ok(()),
-            },
-            Event::Received(Err(_)) => return CloseReason::ClientReset,
-            Event::Woken => connection.on_wake(),
-            Event::Overdue => match patience.overdue(connection) {
-                Overdue::Nothing => Ok(()),
-                Overdue::Wake => connection.on_wake(),
-                Overdue::RefuseHeld => connection.session.borrow_mut().refuse_held(&**connection),
-                Overdue::End(reason) => return reason,
-                Overdue::Violation(violation) => Err(violation),
-            },
-        };
-        if let Err(violation) = result {
-            return connection.violated(&violation);
+            if connection.output.is_closed() {
+                return CloseReason::ClientReset;
+            }
+            let next = connection.session.borrow().next(&**connection);
+            if next == Next::Close {
+                return connection.farewell();
+            }
+            if connection.moves_now(stream) {
+                return CloseReason::Moved;
+            }
+            // Later bytes from the client belong to the process that takes over the connection.
+            let next = if connection.is_moving() { Next::Wait } else { next };
+            patience.arm(&due, connection, next);
+            let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;
+            match connection.on_event(event, &mut patience) {
+                Ok(None) => connection.account(),
+                Ok(Some(reason)) => return reason,
+                Err(violation) => return connection.violated(&violation),
+            }
         }
-        connection.account();
     }
 }
 
@@ -313,14 +288,12 @@ impl Connection {
             place: RefCell::new(None),
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::default(),
-            pinned: RefCell::new(None),
-            parked: RefCell::new(None),
-            asked: RefCell::new(None),
-            access: RefCell::default(),
-            done: RefCell::default(),
+            own_lanes: OnceCell::new(),
+            access: OnceCell::new(),
+            done: Cell::default(),
             is_logged: Cell::new(false),
-            parsed_at: Cell::new(None),
-            stages: Cell::new(None),
+            parsed_at: Cell::new(Time::NEVER),
+            stages: Cell::new((0, Time::NEVER, Time::NEVER)),
             is_over_budget: Cell::new(false),
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
@@ -331,7 +304,7 @@ impl Connection {
             flushed_bytes: Cell::new(0),
             counted_elsewhere: Cell::new(0),
             noted: insight::PartialReplyNote::default(),
-            subscriber: subscriber::Subscriber::default(),
+            subscriber: OnceCell::new(),
             tracker: tracker::TrackerPlace::default(),
             is_tracking: Cell::new(false),
             me: me.clone(),
@@ -384,8 +357,29 @@ impl Connection {
         Poll::Pending
     }
 
+    /// Hands an event to the session; a reason if the connection ends for it.
+    fn on_event(&self, event: Event, patience: &mut Patience) -> Result<Option<CloseReason>, Violation> {
+        match event {
+            Event::Received(Ok(Some(chunk))) => {
+                patience.received(chunk.len());
+                self.on_chunk(&chunk)?;
+            }
+            Event::Received(Ok(None)) => return Ok(self.on_client_end()),
+            Event::Received(Err(_)) => return Ok(Some(CloseReason::ClientReset)),
+            Event::Woken => self.on_wake()?,
+            Event::Overdue => match patience.overdue(self) {
+                Overdue::Nothing => {}
+                Overdue::Wake => self.on_wake()?,
+                Overdue::RefuseHeld => self.session.borrow_mut().refuse_held(self)?,
+                Overdue::End(reason) => return Ok(Some(reason)),
+                Overdue::Violation(violation) => return Err(violation),
+            },
+        }
+        Ok(None)
+    }
+
     fn pin_output(&self) -> Option<Output> {
-        self.pinned.borrow().as_ref().map(|pinned| pinned.lane.output().clone())
+        self.with_pinned(|pinned| pinned.lane.output().clone())
     }
 
     fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
@@ -453,11 +447,11 @@ impl Connection {
         self.handle.entry().leave();
         self.leave_subscriptions();
         self.leave_tracking();
-        if let Some(pinned) = self.pinned.borrow_mut().take() {
+        if let Some(pinned) = self.take_pinned() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
-        if let Some(parked) = self.parked.borrow_mut().take() {
-            self.return_lane(*parked, false);
+        if let Some(parked) = self.take_parked() {
+            self.return_lane(parked, false);
         }
         let shared = self.shared.take();
         if self.on_their_way.get() > 0 {
@@ -523,9 +517,7 @@ impl Connection {
 
     pub(crate) fn uses(&self, upstream: &RedisUpstream) -> bool {
         let is_it = |own: &Rc<RedisUpstream>| std::ptr::eq(&**own, upstream);
-        is_it(&self.upstream.borrow())
-            || self.pinned.borrow().as_ref().is_some_and(|pinned| is_it(&pinned.upstream))
-            || self.parked.borrow().as_ref().is_some_and(|parked| is_it(&parked.upstream))
+        is_it(&self.upstream.borrow()) || self.own_lanes.get().is_some_and(|own| own.any(|lane| is_it(&lane.upstream)))
     }
 
     pub(crate) fn with_session<R>(&self, look: impl FnOnce(&Session) -> R) -> R {
@@ -552,15 +544,12 @@ impl Connection {
 
     /// The output is on its way: requests answered in it are over.
     fn flushed(&self) {
-        let mut done = self.done.borrow_mut();
+        let done = self.done.take();
         if !done.is_empty() {
             let now = Time::now();
-            done.drain(..).for_each(|done| self.service.metrics.done(&done, now));
-            if done.capacity() > 64 {
-                *done = Vec::new();
-            }
+            done.iter().for_each(|done| self.service.metrics.done(done, now));
+            self.service.done_lists.give(done);
         }
-        drop(done);
         self.note_read();
         if self.handle.account().bytes() > 0 || self.is_over_budget.get() {
             self.account();
@@ -571,5 +560,35 @@ impl Connection {
         }
         let sent = self.output.appended();
         self.service.sessions.written(sent - self.flushed_bytes.replace(sent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Ready, pin::Pin};
+
+    use weir_listener::{ConnectionAccount, ConnectionEntry};
+
+    use super::*;
+
+    /// The size of the future that a call returns.
+    fn future_bytes<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Bytes of the objects of an idle client, without those of the accepting side. There are no others: its lists, its parser and the
+    /// state of what it does seldom are allocated when they are needed.
+    #[test]
+    fn the_states_of_an_idle_client_are_small() {
+        type Arriving = Pin<Box<Ready<(Rc<Connection>, Box<Stream>)>>>;
+        let parts = [
+            ("connection", size_of::<Connection>()),
+            ("future", future_bytes(|arriving: Arriving| live(arriving))),
+            ("stream", Stream::IDLE_BYTES),
+            ("row in the table", size_of::<ConnectionEntry>()),
+            ("account", size_of::<ConnectionAccount>()),
+        ];
+        let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+        assert!(all <= 2_200, "{all} bytes: {parts:?}, of the connection {} of the session", size_of::<Session>());
     }
 }

@@ -13,6 +13,7 @@
 //! | `hub` | the subscription lanes of one upstream on one worker |
 //! | `tracker` | its tracking lanes |
 //! | `metrics` | the cells this room writes |
+//! | `spare_lists` | memory of lists that no connection needs at the moment |
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod lane;
 mod metrics;
 mod patience;
 mod service;
+mod spare_lists;
 mod tracker;
 
 pub use connection::Connection;

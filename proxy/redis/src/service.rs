@@ -29,7 +29,8 @@ use weir_redis_session::{
 use crate::{
     connection::{self, Connection},
     lane::RespLane,
-    metrics::ListenerMetrics,
+    metrics::{Done, ListenerMetrics},
+    spare_lists::SpareLists,
     tracker::Tracker,
 };
 
@@ -56,6 +57,7 @@ pub struct Service {
     pub(crate) share: Arc<ListenerShare>,
     /// Memory that sessions have only while they need it.
     pub(crate) spares: Rc<Spares>,
+    pub(crate) done_lists: SpareLists<Done>,
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     /// The primary of the upstream was known at the last look.
@@ -86,6 +88,7 @@ impl Service {
             metrics: Rc::new(ListenerMetrics::new(&core, &listener.name)),
             share,
             spares: Rc::default(),
+            done_lists: SpareLists::default(),
             rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
             redis: RefCell::new(Rc::new(redis)),
             has_primary: Cell::new(upstream.endpoints().primary().is_some()),

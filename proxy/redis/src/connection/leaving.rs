@@ -28,9 +28,8 @@ impl Connection {
             && self.session.borrow().moves_now()
             && self.output.buffered() == 0
             && !stream.reader.has_unread()
-            && self.pinned.borrow().is_none()
-            && self.parked.borrow().is_none()
-            && self.asked.borrow().is_none()
+            && !self.has_own_lane()
+            && !self.awaits_lane()
     }
 
     /// Gives the connection to the process that serves in place of this one.
@@ -67,8 +66,7 @@ impl Connection {
         if is_other
             && current.endpoints().primary().is_some()
             && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && (is_whole || !session.is_bound()))
-            && self.pinned.borrow().is_none()
-            && self.parked.borrow().is_none()
+            && !self.has_own_lane()
         {
             *self.upstream.borrow_mut() = current;
             self.shared.take();

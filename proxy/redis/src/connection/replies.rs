@@ -16,7 +16,7 @@ use weir_listener::{Drain, Session as _};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
-use super::{AccessSample, CHARGED_BYTES_MIN, Connection, EVICTED, Pinned, subscriber::OUTPUT_MAX};
+use super::{AccessSample, CHARGED_BYTES_MIN, Connection, EVICTED, own_lanes::Pinned, subscriber::OUTPUT_MAX};
 use weir_redis_session::refusal;
 
 use crate::{
@@ -63,7 +63,8 @@ impl Connection {
     /// A piece of the reply to a request that goes into the access log.
     #[cold]
     fn note_access(&self, reply: &Reply<'_>) {
-        let mut access = self.access.borrow_mut();
+        let Some(access) = self.access.get() else { return };
+        let mut access = access.borrow_mut();
         let replied = reply.exchange.saturating_sub(u64::from(self.on_their_way.get()));
         while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < replied)) {
             // Its reply was lost.
@@ -128,13 +129,12 @@ impl Connection {
 
     fn note_done(&self, reply: &Reply<'_>) {
         let replied = turn::now();
-        let stages = match self.stages.get() {
-            Some((number, parsed, judged)) if (reply.exchange..reply.exchange + reply.count).contains(&number) => {
-                self.stages.set(None);
-                Some(Stages { parsed, judged, encoded: Time::now() })
-            }
-            _ => None,
-        };
+        let (number, parsed, judged) = self.stages.get();
+        let is_timed = parsed != Time::NEVER && (reply.exchange..reply.exchange + reply.count).contains(&number);
+        let stages = is_timed.then(|| {
+            self.stages.set((0, Time::NEVER, Time::NEVER));
+            Stages { parsed, judged, encoded: Time::now() }
+        });
         self.replied_at.set(replied);
         self.note_duration(reply, replied);
         let done = Done { count: reply.count, timing: reply.timing, replied, stages };
@@ -142,12 +142,12 @@ impl Connection {
             // Nothing of it is on its way to the client, who did not want the reply.
             self.service.metrics.done(&done, replied);
         } else {
-            let mut waiting = self.done.borrow_mut();
-            // An idle connection keeps the room of its last turn: most need that of one.
+            let mut waiting = self.done.take();
             if waiting.capacity() == 0 {
-                waiting.reserve_exact(1);
+                waiting = self.service.done_lists.take();
             }
             waiting.push(done);
+            self.done.set(waiting);
         }
     }
 }
@@ -155,7 +155,7 @@ impl Connection {
 impl Waiter<RespLane> for Connection {
     #[inline]
     fn takes_runs(&self) -> bool {
-        self.access.borrow().is_empty() && !self.noted.is_partial() && self.session.borrow().takes_runs()
+        !self.has_access_samples() && !self.noted.is_partial() && self.session.borrow().takes_runs()
     }
 
     #[inline]
@@ -168,7 +168,7 @@ impl Waiter<RespLane> for Connection {
             };
             let kept = session.kept_bytes();
             drop(session);
-            if !self.access.borrow().is_empty() {
+            if self.has_access_samples() {
                 self.note_access(&reply);
             }
             self.note_size(&reply);
@@ -225,7 +225,8 @@ impl Waiter<RespLane> for Connection {
     }
 
     fn on_pin(&self, result: Result<Rc<Lane<RespLane, Self>>, Refusal>) {
-        let Some((key, is_blocking, upstream)) = self.asked.take() else { return };
+        let own = self.own_lanes();
+        let Some((key, is_blocking, upstream)) = own.asked.take() else { return };
         let (granted, outcome) = match result {
             Ok(lane) => (Some(Pinned { lane, key, upstream, is_blocking }), Ok(())),
             Err(refusal) => (None, Err(refusal)),
@@ -239,19 +240,20 @@ impl Waiter<RespLane> for Connection {
             }
             return;
         }
-        *self.pinned.borrow_mut() = granted;
+        *own.pinned.borrow_mut() = granted;
         self.session.borrow_mut().on_pin(outcome);
         self.wake();
     }
 
     fn on_pin_loss(&self, lane: &Rc<Lane<RespLane, Self>>, cause: LossCause) {
-        if self.parked.borrow_mut().take_if(|parked| Rc::ptr_eq(&parked.lane, lane)).is_some() {
+        let own = self.own_lanes();
+        if own.parked.borrow_mut().take_if(|parked| Rc::ptr_eq(&parked.lane, lane)).is_some() {
             return self.guarded(|| {
                 self.session.borrow_mut().on_parked_loss(self);
                 self.wake();
             });
         }
-        let Some(pinned) = self.pinned.borrow_mut().take_if(|pinned| Rc::ptr_eq(&pinned.lane, lane)) else { return };
+        let Some(pinned) = own.pinned.borrow_mut().take_if(|pinned| Rc::ptr_eq(&pinned.lane, lane)) else { return };
         if pinned.is_blocking {
             self.service.unblock();
         }

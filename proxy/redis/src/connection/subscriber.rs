@@ -25,7 +25,7 @@ const SOFT_TIME: Duration = Duration::from_secs(60);
 
 const _: () = assert!(OUTPUT_SOFT < OUTPUT_MAX);
 
-/// The part of a connection that subscriptions need.
+/// The part of a connection that subscriptions need, in a box from the first of them on.
 #[derive(Default)]
 pub(super) struct Subscriber {
     /// The hub of its upstream and its number there, from its first subscription on.
@@ -36,14 +36,18 @@ pub(super) struct Subscriber {
 }
 
 impl Connection {
+    fn subscriber(&self) -> &Subscriber {
+        self.subscriber.get_or_init(Box::default)
+    }
+
     /// The hub that it has joined, and the number of this client in it.
     pub(super) fn hub(&self) -> Option<(Rc<Hub>, usize)> {
-        self.subscriber.place.borrow().clone()
+        self.subscriber.get()?.place.borrow().clone()
     }
 
     /// As [`Connection::hub`]; joins the hub of `login` if it has joined none. The login cannot change while subscribed.
     pub(super) fn join_hub(&self, login: u64) -> Option<(Rc<Hub>, usize)> {
-        let mut place = self.subscriber.place.borrow_mut();
+        let mut place = self.subscriber().place.borrow_mut();
         if place.as_ref().is_none_or(|(hub, _)| hub.login() != login) {
             if let Some((hub, client)) = place.take() {
                 hub.leave(client);
@@ -56,7 +60,7 @@ impl Connection {
     }
 
     pub(super) fn leave_hub(&self) {
-        let place = self.subscriber.place.borrow_mut().take();
+        let place = self.subscriber.get().and_then(|subscriber| subscriber.place.take());
         if let Some((hub, client)) = place {
             hub.leave(client);
         }
@@ -69,7 +73,10 @@ impl Connection {
     }
 
     pub(super) fn count_subscriptions(&self, count: usize) {
-        let before = self.subscriber.count.replace(count);
+        if count == 0 && self.subscriber.get().is_none() {
+            return;
+        }
+        let before = self.subscriber().count.replace(count);
         let metrics = &self.service.metrics;
         metrics.subscriptions.add(count as i64 - before as i64);
         metrics.subscribers.add(i64::from(count > 0) - i64::from(before > 0));
@@ -78,7 +85,7 @@ impl Connection {
 
     /// The listener has another upstream: what the client is subscribed to is subscribed there.
     pub(super) fn move_subscriptions(&self) {
-        if self.subscriber.place.borrow().is_none() {
+        if self.hub().is_none() {
             return;
         }
         let (held, login) = {
@@ -125,8 +132,11 @@ impl Connection {
     /// Some of its output has left.
     #[inline]
     pub(super) fn note_read(&self) {
-        if self.subscriber.slow_since.get().is_some() && self.output.buffered() as u64 <= OUTPUT_SOFT {
-            self.subscriber.slow_since.set(None);
+        if let Some(subscriber) = self.subscriber.get()
+            && subscriber.slow_since.get().is_some()
+            && self.output.buffered() as u64 <= OUTPUT_SOFT
+        {
+            subscriber.slow_since.set(None);
         }
     }
 
@@ -139,11 +149,12 @@ impl Connection {
         if unread > limit {
             return self.evict_subscriber("a subscriber reads more slowly than it is sent to", unread, limit);
         }
+        let slow_since = &self.subscriber().slow_since;
         if unread <= OUTPUT_SOFT {
-            return self.subscriber.slow_since.set(None);
+            return slow_since.set(None);
         }
-        let since = self.subscriber.slow_since.get().unwrap_or(turn::now());
-        self.subscriber.slow_since.set(Some(since));
+        let since = slow_since.get().unwrap_or(turn::now());
+        slow_since.set(Some(since));
         if turn::now().since(since) >= SOFT_TIME {
             self.evict_subscriber("a subscriber has been behind for a minute", unread, OUTPUT_SOFT);
         }

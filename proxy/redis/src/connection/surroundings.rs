@@ -20,7 +20,7 @@ use weir_listener::ConnectionEntry;
 use weir_telemetry::log::Peer;
 use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::KeyLocation};
 
-use super::{AccessSample, Connection, Pinned, Shared};
+use super::{AccessSample, Connection, Shared, own_lanes::Pinned};
 use weir_redis_session::{
     PinReason,
     cache::Cache,
@@ -48,10 +48,13 @@ impl Connection {
         let waiter = self.me.upgrade()?;
         self.note_sent(ticket, key, request);
         self.exchanges_begun(ticket.count, ticket.has_deadline);
-        if let Some(parsed) = self.parsed_at.take() {
-            self.stages.set(Some((ticket.number, parsed, Time::now())));
+        let parsed = self.parsed_at.replace(Time::NEVER);
+        if parsed != Time::NEVER {
+            self.stages.set((ticket.number, parsed, Time::now()));
         }
-        if let Some(sample) = self.access.borrow_mut().back_mut().filter(|sample| sample.number.is_none()) {
+        if let Some(access) = self.access.get()
+            && let Some(sample) = access.borrow_mut().back_mut().filter(|sample| sample.number.is_none())
+        {
             sample.number = Some(ticket.number);
             sample.request_bytes = request.len() as u64;
         }
@@ -82,15 +85,22 @@ impl Connection {
         if command.is_some_and(|command| matches!(command.class, Class::Local(_))) {
             self.log_access(&sample, 0, 0, false, None);
         } else {
-            self.access.borrow_mut().push_back(sample);
+            self.access.get_or_init(Box::default).borrow_mut().push_back(sample);
         }
     }
 
     /// A command that was chosen for the access log and then not sent must not lend its name to the next.
     #[inline]
     fn drop_unsent_sample(&self) {
-        let mut access = self.access.borrow_mut();
-        access.pop_back_if(|last| last.number.is_none());
+        if let Some(access) = self.access.get() {
+            access.borrow_mut().pop_back_if(|last| last.number.is_none());
+        }
+    }
+
+    /// Requests in flight go into the access log.
+    #[inline]
+    pub(super) fn has_access_samples(&self) -> bool {
+        self.access.get().is_some_and(|access| !access.borrow().is_empty())
     }
 
     fn hold_lane(
@@ -100,7 +110,7 @@ impl Connection {
         is_blocking: bool,
     ) {
         let upstream = self.upstream.borrow().clone();
-        *self.pinned.borrow_mut() = Some(Pinned { lane, key, upstream, is_blocking });
+        *self.own_lanes().pinned.borrow_mut() = Some(Pinned { lane, key, upstream, is_blocking });
     }
 }
 
@@ -203,16 +213,12 @@ impl Lanes for Connection {
     }
 
     fn request_complete(&self) {
-        if let Some(pinned) = &*self.pinned.borrow() {
-            pinned.lane.limit_last();
-        }
+        self.with_pinned(|pinned| pinned.lane.limit_last());
     }
 
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning {
         // A lane that arrived after the session's request for it is used first.
-        if let Some(pinned) = &*self.pinned.borrow()
-            && pinned.key == key
-        {
+        if self.with_pinned(|pinned| pinned.key == key) == Some(true) {
             return Pinning::Ready;
         }
         let Some(me) = self.me.upgrade() else { return Pinning::Later };
@@ -222,7 +228,7 @@ impl Lanes for Connection {
         }
         let upstream = self.upstream.borrow().clone();
         upstream.count_pin(key, reason.name());
-        match upstream.pin(key, &me, self.parked.borrow().is_some()) {
+        match upstream.pin(key, &me, self.is_parked()) {
             Ok(Some(lane)) => {
                 self.hold_lane(lane, key, is_blocking);
                 Pinning::Ready
@@ -234,14 +240,14 @@ impl Lanes for Connection {
                 Pinning::Refused(refusal)
             }
             Ok(None) => {
-                *self.asked.borrow_mut() = Some((key, is_blocking, upstream));
+                *self.own_lanes().asked.borrow_mut() = Some((key, is_blocking, upstream));
                 Pinning::Later
             }
         }
     }
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
-        let lane = self.pinned.borrow().as_ref().map(|pinned| (pinned.lane.clone(), pinned.key));
+        let lane = self.with_pinned(|pinned| (pinned.lane.clone(), pinned.key));
         let permit = self.service.sessions.core().flight.try_acquire();
         if let Some((lane, key)) = lane
             && let Some(exchange) = self.exchange(ticket, permit, key, request)
@@ -254,34 +260,30 @@ impl Lanes for Connection {
     }
 
     fn write_pinned(&self, bytes: &[u8]) {
-        if let Some(pinned) = &*self.pinned.borrow() {
-            pinned.lane.write(bytes);
-        }
+        self.with_pinned(|pinned| pinned.lane.write(bytes));
     }
 
     fn is_pin_congested(&self) -> bool {
-        self.pinned.borrow().as_ref().is_some_and(|pinned| pinned.lane.output().is_congested())
+        self.with_pinned(|pinned| pinned.lane.output().is_congested()) == Some(true)
     }
 
     fn set_tunnel(&self, is_tunnel: bool) {
-        if let Some(pinned) = &*self.pinned.borrow() {
-            pinned.lane.set_tunnel(is_tunnel);
-        }
+        self.with_pinned(|pinned| pinned.lane.set_tunnel(is_tunnel));
     }
 
     fn park(&self) {
-        *self.parked.borrow_mut() = self.pinned.borrow_mut().take().map(Box::new);
+        let own = self.own_lanes();
+        *own.parked.borrow_mut() = own.pinned.take();
     }
 
     fn unpark(&self) {
-        if let Some(parked) = self.parked.borrow_mut().take() {
-            *self.pinned.borrow_mut() = Some(*parked);
+        if let Some(parked) = self.take_parked() {
+            *self.own_lanes().pinned.borrow_mut() = Some(parked);
         }
     }
 
     fn unpin(&self, is_clean: bool) {
-        let pinned = self.pinned.borrow_mut().take();
-        if let Some(pinned) = pinned {
+        if let Some(pinned) = self.take_pinned() {
             self.return_lane(pinned, is_clean);
         }
     }
@@ -460,7 +462,7 @@ impl Tally for Connection {
 
     #[inline]
     fn begin_command(&self, sample: Sample) {
-        self.parsed_at.set(sample.is_timed.then(Time::now));
+        self.parsed_at.set(if sample.is_timed { Time::now() } else { Time::NEVER });
         self.is_logged.set(sample.is_logged);
         self.drop_unsent_sample();
     }
