@@ -269,6 +269,6 @@ mod tests {
             ("socket", size_of::<DataSocket>()),
             ("link", size_of::<TlsLink>()),
         ];
-        assert!(Stream::IDLE_BYTES <= 540, "{} bytes: {parts:?}", Stream::IDLE_BYTES);
+        assert!(Stream::IDLE_BYTES <= 512, "{} bytes: {parts:?}", Stream::IDLE_BYTES);
     }
 }

@@ -589,6 +589,6 @@ mod tests {
             ("account", size_of::<ConnectionAccount>()),
         ];
         let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
-        assert!(all <= 2_200, "{all} bytes: {parts:?}, of the connection {} of the session", size_of::<Session>());
+        assert!(all <= 2_048, "{all} bytes: {parts:?}, of the connection {} of the session", size_of::<Session>());
     }
 }
