@@ -9,6 +9,8 @@
 //! | `fake` | a server whose replies are a test's own |
 //! | `drivers` | every driver, with a list of checks, against a URL |
 //! | `load` | a client of a real driver that writes until it is stopped |
+//! | `raw` | messages by their parts, right or wrong |
+//! | `tls` | TLS of `fake`, and files that drivers want |
 //! | `wire` | a blocking connection with the protocol in its plainest form |
 
 pub mod drivers;
@@ -16,7 +18,9 @@ pub mod fake;
 mod ferretdb;
 mod java_server;
 mod load;
+pub mod raw;
 mod scripted;
+pub mod tls;
 pub mod wire;
 
 pub use ferretdb::{FerretDb, PASSWORD, USER};

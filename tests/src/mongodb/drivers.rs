@@ -45,6 +45,8 @@ pub enum Checks {
     Server,
     /// Those that need the scripted server of the lab.
     Scripted,
+    /// The same, and the server stores documents: effects of transactions and of repeated writes.
+    Stored,
     /// Logins: the URL has a user and a password.
     Login,
 }
@@ -52,6 +54,9 @@ pub enum Checks {
 impl Driver {
     /// All that know today's servers.
     pub const ALL: [Self; 6] = [Self::Pymongo, Self::Java, Self::Node, Self::Go, Self::PymongoAsync, Self::Mongoose];
+
+    /// Those that check forms which differ in little.
+    pub const TWO: [Self; 2] = [Self::Pymongo, Self::Java];
 
     /// Those with logins of their own: the others log in as one of these does.
     pub const WITH_LOGINS: [Self; 4] = [Self::Pymongo, Self::Java, Self::Node, Self::Go];
@@ -103,6 +108,7 @@ impl Driver {
         let list = match checks {
             Checks::Server => "server",
             Checks::Scripted => "scripted",
+            Checks::Stored => "stored",
             Checks::Login => "login",
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -114,25 +120,37 @@ impl Driver {
     }
 }
 
+/// Calls `work` for each of `drivers`, some at a time.
+///
+/// # Panics
+/// If `work` does.
+#[must_use]
+pub fn each<R: Send>(drivers: &[Driver], work: impl Fn(Driver) -> R + Sync) -> Vec<(Driver, R)> {
+    let (waiting, done) = (Mutex::new(drivers.iter()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let Some(driver) = waiting.lock().expect("a driver").next() else { break };
+                    let result = work(*driver);
+                    done.lock().expect("the results").push((*driver, result));
+                }
+            });
+        }
+    });
+    done.into_inner().expect("the results")
+}
+
 /// Runs a list of checks of `drivers` against a URL, some drivers at a time.
 ///
 /// # Panics
 /// If a program is not installed.
 #[must_use]
 pub fn run(drivers: &[Driver], url: &str, checks: Checks) -> TestOutcomes {
-    let (waiting, all) = (Mutex::new(drivers.iter()), Mutex::new(TestOutcomes::default()));
-    thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                loop {
-                    let Some(driver) = waiting.lock().expect("a driver").next() else { break };
-                    let outcomes = driver.run(url, checks);
-                    let mut all = all.lock().expect("the outcomes");
-                    all.tests.extend(outcomes.tests);
-                    all.problems.extend(outcomes.problems);
-                }
-            });
-        }
-    });
-    all.into_inner().expect("the outcomes")
+    let mut all = TestOutcomes::default();
+    for (_, outcomes) in each(drivers, |driver| driver.run(url, checks)) {
+        all.tests.extend(outcomes.tests);
+        all.problems.extend(outcomes.problems);
+    }
+    all
 }

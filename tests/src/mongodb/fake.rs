@@ -8,14 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use socket2::SockRef;
 use weir_mongodb_codec::OpCode;
 use weir_mongodb_codec::bson::{Document, Writer};
 use weir_mongodb_codec::header::Header;
 use weir_mongodb_codec::legacy::{self, Query};
 use weir_mongodb_codec::message::{self, Flags, Ids, Message};
 
+use crate::certificate::Certificates;
+use crate::mongodb::raw::MSG;
+use crate::mongodb::tls::server_config;
 use crate::port;
 use crate::stream::Address;
+
+/// Bytes that the kernel holds of a connection of [`Fake::start_narrow`].
+const NARROW_BYTES: usize = 64 * 1024;
 
 /// A command that reached the server.
 pub struct Asked<'a> {
@@ -39,6 +47,8 @@ pub enum Act {
     Reply(Vec<u8>),
     /// These bytes, whatever they are.
     Raw(Vec<u8>),
+    /// A reply whose bytes behind the header are those of many replies: none has a copy.
+    Shared(Arc<[u8]>),
     /// These bytes, and then the end of the connection.
     Last(Vec<u8>),
     /// Nothing.
@@ -76,6 +86,7 @@ pub type Script = dyn Fn(&Asked<'_>) -> Act + Send + Sync;
 
 struct Shared {
     script: Box<Script>,
+    tls: Option<Arc<ServerConfig>>,
     stop: AtomicBool,
     connections: AtomicU64,
     /// Commands by name, without those of the handshake.
@@ -97,10 +108,44 @@ impl Fake {
     /// If the port cannot be bound.
     #[must_use]
     pub fn start(script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static) -> Self {
+        Self::run(script, None, None)
+    }
+
+    /// The same over TLS. A client may have to show a certificate.
+    ///
+    /// # Panics
+    /// As [`Fake::start`], or if the files are not what [`Certificates::create`] wrote.
+    #[must_use]
+    pub fn start_tls(
+        (files, needs_certificate): (&Certificates, bool),
+        script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        Self::run(script, None, Some(server_config(files, needs_certificate)))
+    }
+
+    /// As [`Fake::start`], and the kernel holds few bytes of each connection: for many at a time that are not read.
+    ///
+    /// # Panics
+    /// As [`Fake::start`].
+    #[must_use]
+    pub fn start_narrow(script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static) -> Self {
+        Self::run(script, Some(NARROW_BYTES), None)
+    }
+
+    fn run(
+        script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
+        send_buffer: Option<usize>,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
         let address = Address::port(port::free());
         let listener = TcpListener::bind(address.tcp()).expect("a free port");
+        if let Some(bytes) = send_buffer {
+            // Connections have it from the socket that accepts them.
+            SockRef::from(&listener).set_send_buffer_size(bytes).expect("a smaller buffer");
+        }
         let shared = Arc::new(Shared {
             script: Box::new(script),
+            tls,
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             commands: Mutex::default(),
@@ -183,11 +228,17 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
         shared.open.lock().expect("the connections").insert(connection, clone);
     }
     // The end of the connection, and whatever breaks it off.
-    let _ = talk(&mut stream, connection, shared);
+    let _ = match &shared.tls {
+        None => talk(&mut stream, connection, shared),
+        Some(config) => {
+            let session = ServerConnection::new(config.clone()).expect("a configuration");
+            talk(&mut StreamOwned::new(session, stream), connection, shared)
+        }
+    };
     shared.open.lock().expect("the connections").remove(&connection);
 }
 
-fn talk(stream: &mut TcpStream, connection: u64, shared: &Shared) -> Option<()> {
+fn talk(stream: &mut (impl Read + Write), connection: u64, shared: &Shared) -> Option<()> {
     let (mut input, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
         while let Some(header) = Header::read(&input).ok()? {
@@ -204,7 +255,13 @@ fn talk(stream: &mut TcpStream, connection: u64, shared: &Shared) -> Option<()> 
 }
 
 /// Answers a message; `None`: the connection ends.
-fn answer(stream: &mut TcpStream, connection: u64, header: &Header, bytes: &[u8], shared: &Shared) -> Option<()> {
+fn answer(
+    stream: &mut (impl Read + Write),
+    connection: u64,
+    header: &Header,
+    bytes: &[u8],
+    shared: &Shared,
+) -> Option<()> {
     let (flags, body) = match header.op_code {
         OpCode::Query => (Flags::empty(), Query::read(bytes).ok()?.body),
         _ => Message::read(bytes).ok().map(|read| (read.flags, read.body))?,
@@ -225,6 +282,10 @@ fn answer(stream: &mut TcpStream, connection: u64, header: &Header, bytes: &[u8]
         Act::Close => return None,
         Act::Silence => {}
         Act::Raw(raw) => out = raw,
+        Act::Shared(rest) => {
+            let head = [16 + rest.len() as i32, ids.request, ids.response_to, MSG].map(i32::to_le_bytes).concat();
+            return stream.write_all(&head).and_then(|()| stream.write_all(&rest)).ok();
+        }
         Act::Last(raw) => {
             let _ = stream.write_all(&raw);
             return None;

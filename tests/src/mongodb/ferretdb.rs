@@ -1,9 +1,11 @@
 //! FerretDB with its SQLite backend.
 
 use std::net::TcpStream;
+use std::path::Path;
 
 use tempfile::TempDir;
 
+use crate::certificate::Certificates;
 use crate::port;
 use crate::process::Process;
 use crate::stream::Address;
@@ -42,20 +44,27 @@ impl FerretDb {
     #[must_use]
     pub fn start_with_logins() -> Self {
         Self::run("ferretdb/with-logins", |address, folder| {
-            let url = format!("--sqlite-url=file:{folder}/");
-            let words = [
-                "--handler=sqlite",
-                &url,
-                "--telemetry=disable",
-                "--test-enable-new-auth",
-                &format!("--state-dir={folder}"),
-                &format!("--listen-addr={address}"),
-                "--debug-addr=-",
-                &format!("--setup-database={SETUP_DATABASE}"),
-                &format!("--setup-username={USER}"),
-                &format!("--setup-password={PASSWORD}"),
+            [words_with_logins(folder), vec![format!("--listen-addr={address}")]].concat()
+        })
+    }
+
+    /// The same over TLS; clients show a certificate of the authority as well.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn start_with_logins_over_tls(files: &Certificates) -> Self {
+        let file = |name: &str, path: &Path| format!("--listen-tls-{name}-file={}", path.display());
+        Self::run("ferretdb/with-logins", |address, folder| {
+            let tls = [
+                // It listens without TLS as well.
+                format!("--listen-addr={}", Address::port(port::free()).text()),
+                format!("--listen-tls={address}"),
+                file("cert", &files.server),
+                file("key", &files.server_key),
+                file("ca", &files.authority),
             ];
-            words.map(str::to_owned).to_vec()
+            [words_with_logins(folder), tls.to_vec()].concat()
         })
     }
 
@@ -80,6 +89,22 @@ impl FerretDb {
     pub fn start_again(&mut self) {
         self.process = started(&self.words, &self.address, &self.folder);
     }
+}
+
+fn words_with_logins(folder: &str) -> Vec<String> {
+    let url = format!("--sqlite-url=file:{folder}/");
+    let words = [
+        "--handler=sqlite",
+        &url,
+        "--telemetry=disable",
+        "--test-enable-new-auth",
+        &format!("--state-dir={folder}"),
+        "--debug-addr=-",
+        &format!("--setup-database={SETUP_DATABASE}"),
+        &format!("--setup-username={USER}"),
+        &format!("--setup-password={PASSWORD}"),
+    ];
+    words.map(str::to_owned).to_vec()
 }
 
 fn started(words: &[String], address: &Address, folder: &TempDir) -> Process {

@@ -40,9 +40,16 @@ impl Scripted {
     /// As [`Scripted::start`].
     #[must_use]
     pub fn mongos() -> Self {
-        let server = Self::start(&[]);
-        server.set_face(|face| face.string("kind", "mongos"));
-        server
+        Self::with_face("mongos", &[])
+    }
+
+    /// The same, and it stores documents.
+    ///
+    /// # Panics
+    /// As [`Scripted::start`].
+    #[must_use]
+    pub fn storing_mongos() -> Self {
+        Self::with_face("mongos", &["--store"])
     }
 
     /// Starts one that clients may take for a mongos behind a load balancer.
@@ -51,8 +58,21 @@ impl Scripted {
     /// As [`Scripted::start`].
     #[must_use]
     pub fn load_balanced() -> Self {
-        let server = Self::start(&[]);
-        server.set_face(|face| face.string("kind", "loadBalancer"));
+        Self::with_face("loadBalancer", &[])
+    }
+
+    /// The same, and it stores documents.
+    ///
+    /// # Panics
+    /// As [`Scripted::start`].
+    #[must_use]
+    pub fn storing_load_balanced() -> Self {
+        Self::with_face("loadBalancer", &["--store"])
+    }
+
+    fn with_face(kind: &str, words: &[&str]) -> Self {
+        let server = Self::start(words);
+        server.set_face(|face| face.string("kind", kind));
         server
     }
 

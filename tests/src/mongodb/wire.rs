@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use socket2::SockRef;
 use weir_base::secret::Secret;
 use weir_mongodb_codec::bson::{self, Document, Value, Writer};
@@ -14,6 +17,8 @@ use weir_mongodb_codec::legacy::LegacyReply;
 use weir_mongodb_codec::message::{self, Flags, Ids, Message};
 use weir_mongodb_codec::{OpCode, legacy};
 use weir_sasl::{ChannelBinding, Derivation, Mechanism, Nonce, ScramClient, mongodb};
+
+use crate::stream::{Address, Stream};
 
 /// For a reply; longer is a finding. A gateway may let its clients wait.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -62,11 +67,12 @@ pub fn plain(body: &mut Writer<'_>, command: &str) {
 /// If the login is refused.
 #[must_use]
 pub fn login(port: u16, user: &str, password: &str) -> Wire {
+    static LOGINS: AtomicU64 = AtomicU64::new(0);
     let mechanism = Mechanism::ScramSha256;
     let mut wire = Wire::connect(port);
-    // Each connection has a port of its own; a nonce must not be secret.
-    let local = wire.stream.local_addr().expect("an address").port().to_le_bytes();
-    let nonce = std::array::from_fn(|at| local[at % 2] ^ at as u8);
+    // Each login has a nonce of its own, which must not be secret.
+    let number = LOGINS.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+    let nonce = std::array::from_fn(|at| number[at % 8] ^ at as u8);
     let client = ScramClient::new(mechanism, user.as_bytes(), ChannelBinding::None, Nonce::from_random(&nonce));
     let challenge = wire.call(|body| {
         body.int32("saslStart", 1);
@@ -94,9 +100,34 @@ pub fn login(port: u16, user: &str, password: &str) -> Wire {
     wire
 }
 
-/// The fields of a session, and of a part of its transaction.
+/// The fields of a session.
 pub fn session(body: &mut Writer<'_>, id: [u8; 16]) {
     body.document("lsid", |lsid| lsid.binary("id", 4, &id));
+}
+
+/// The fields of a session and of a part of its transaction.
+pub fn transaction(body: &mut Writer<'_>, id: [u8; 16], number: i64, is_first: bool) {
+    session(body, id);
+    body.int64("txnNumber", number);
+    if is_first {
+        body.bool("startTransaction", true);
+    }
+    body.bool("autocommit", false);
+}
+
+/// An insert in a transaction.
+pub fn part(body: &mut Writer<'_>, id: [u8; 16], number: i64, is_first: bool) {
+    body.string("insert", "notes");
+    body.array("documents", [1], |array, name, id| array.document(name, |one| one.int32("_id", id)));
+    transaction(body, id, number, is_first);
+    body.string("$db", DATABASE);
+}
+
+/// The end of a transaction.
+pub fn end(body: &mut Writer<'_>, command: &str, id: [u8; 16], number: i64) {
+    body.int32(command, 1);
+    transaction(body, id, number, false);
+    body.string("$db", "admin");
 }
 
 /// A whole reply.
@@ -218,19 +249,23 @@ impl Reply {
         self.number(&["cursor", "id"]).unwrap_or(0)
     }
 
+    /// The documents of its batch.
+    pub fn documents(&self) -> impl Iterator<Item = Document<'_>> {
+        let batch = self.value(&["cursor", "firstBatch"]).or_else(|| self.value(&["cursor", "nextBatch"]));
+        let documents = batch.and_then(|batch| batch.as_document().ok()?).into_iter().flat_map(Document::elements);
+        documents.flatten().filter_map(|one| one.value.as_document().ok()?)
+    }
+
     /// `_id` of each document in its batch.
     #[must_use]
     pub fn batch(&self) -> Vec<i64> {
-        let batch = self.value(&["cursor", "firstBatch"]).or_else(|| self.value(&["cursor", "nextBatch"]));
-        let documents =
-            batch.and_then(|batch| batch.as_document().ok()?).into_iter().flat_map(Document::elements).flatten();
-        documents.filter_map(|one| one.value.as_document().ok()??.get(b"_id").ok()??.as_integer()).collect()
+        self.documents().filter_map(|one| one.get(b"_id").ok()??.as_integer()).collect()
     }
 }
 
-/// A connection.
+/// A connection, over TCP, a Unix socket or TLS.
 pub struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     input: Vec<u8>,
     last: i32,
 }
@@ -242,9 +277,26 @@ impl Wire {
     /// If no server listens.
     #[must_use]
     pub fn open(port: u16) -> Self {
-        let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        stream.set_nodelay(true).expect("no delay");
+        Self::over(Stream::connect(&Address::port(port)).expect("connected"))
+    }
+
+    /// Connects with TLS and says hello with further fields; its reply comes along.
+    ///
+    /// # Panics
+    /// If the handshake fails, or hello is refused.
+    #[must_use]
+    pub fn connect_tls(port: u16, config: Arc<ClientConfig>, further: impl FnOnce(&mut Writer<'_>)) -> (Self, Reply) {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        Self::over(Stream::connect_tls(address, config).expect("a handshake")).greet(further)
+    }
+
+    /// A connection that stands.
+    ///
+    /// # Panics
+    /// If it takes no time limit.
+    #[must_use]
+    pub fn over(stream: Stream) -> Self {
+        stream.set_read_timeout(PATIENCE).expect("a time limit");
         Self { stream, input: Vec::new(), last: 0 }
     }
 
@@ -263,20 +315,28 @@ impl Wire {
     /// As [`Wire::connect`].
     #[must_use]
     pub fn connect_with(port: u16, further: impl FnOnce(&mut Writer<'_>)) -> (Self, Reply) {
-        let mut wire = Self::open(port);
-        let reply = wire.call(|body| {
+        Self::open(port).greet(further)
+    }
+
+    /// Says hello with further fields; its reply comes along.
+    ///
+    /// # Panics
+    /// If it is refused.
+    #[must_use]
+    pub fn greet(mut self, further: impl FnOnce(&mut Writer<'_>)) -> (Self, Reply) {
+        let reply = self.call(|body| {
             body.int32("hello", 1);
             body.bool("helloOk", true);
             further(body);
             body.string("$db", "admin");
         });
         assert!(reply.is_ok(), "hello: {reply:?}");
-        (wire, reply)
+        (self, reply)
     }
 
     /// The socket, for other uses.
     #[must_use]
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> &Stream {
         &self.stream
     }
 
@@ -285,7 +345,7 @@ impl Wire {
     /// # Errors
     /// The connection has ended.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|error| format!("send: {error}"))
+        self.stream.write_all(bytes).and_then(|()| self.stream.flush()).map_err(|error| format!("send: {error}"))
     }
 
     /// Sends a command; its id comes back.
@@ -369,20 +429,20 @@ impl Wire {
     /// # Panics
     /// If something comes, or the connection ends.
     pub fn expect_silence(&mut self, time: Duration) {
-        self.stream.set_read_timeout(Some(time)).expect("a time limit");
+        self.stream.set_read_timeout(time).expect("a time limit");
         let came = self.reply();
-        self.stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        self.stream.set_read_timeout(PATIENCE).expect("a time limit");
         let error = came.err().unwrap_or_else(|| "a reply".into());
         assert!(error.starts_with("no reply"), "{error}");
     }
 
-    /// Ends the connection: with a FIN, or with a reset.
+    /// Ends the connection: with a FIN, or, over TCP, with a reset.
     ///
     /// # Panics
     /// If the socket cannot be set.
     pub fn leave(self, with_reset: bool) {
-        if with_reset {
-            SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("a reset at the end");
+        if let (true, Stream::Tcp(stream)) = (with_reset, &self.stream) {
+            SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a reset at the end");
         }
     }
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_mongodb_codec::bson::Writer;
-use weir_mongodb_codec::message::Flags;
+use weir_mongodb_codec::message::{Flags, Message};
 use weir_tests::deadline::{until, until_true};
 use weir_tests::gateway::Gateway;
 use weir_tests::mongodb::fake::{Act, Asked, Fake, honest};
-use weir_tests::mongodb::wire::{Wire, find, message};
-use weir_tests::mongodb::{FerretDb, Scripted};
+use weir_tests::mongodb::wire::{Wire, document, find, message};
+use weir_tests::mongodb::{FerretDb, Scripted, raw};
 
 use crate::gateway::{before, port};
 
@@ -102,7 +102,7 @@ fn s1_a_client_that_reads_slowly_costs_another_neither_time_nor_memory() {
         let mut slow = Wire::connect(port(&gateway));
         ask(&mut slow, LARGE as i64);
         let with = std::thread::scope(|scope| {
-            let socket = slow.socket().try_clone().expect("a second handle");
+            let socket = slow.socket().duplicate();
             scope.spawn(move || {
                 let (mut socket, mut piece) = (socket, vec![0; rate / 20]);
                 for _ in 0..40 {
@@ -148,11 +148,13 @@ fn s2_small_replies_that_are_not_read_hold_no_server() {
     gateway.finish();
 }
 
-/// A larger one holds its server until its client reads or leaves: as many as the pool has. Others are refused in their time.
+/// A larger one for which the byte budget has no room holds its server until its client reads or leaves: as many as the pool has. Others
+/// are refused in their time.
 #[test]
 fn s2_large_replies_that_are_not_read_hold_their_servers_and_nothing_else() {
     let server = sizes_server();
-    let mut gateway = Gateway::start(before(&server.address, "queue_wait_timeout = \"500ms\"", "pool_size = 4"));
+    let config = before(&server.address, "queue_wait_timeout = \"500ms\"", "pool_size = 4");
+    let mut gateway = Gateway::start(config.tables("[limits]\nbuffered_bytes = \"8MiB\""));
     let mut victim = Wire::connect(port(&gateway));
     let quiet = waits(&mut victim, Duration::from_secs(1));
     let resident = gateway.process().resident();
@@ -178,7 +180,26 @@ fn s2_large_replies_that_are_not_read_hold_their_servers_and_nothing_else() {
     gateway.finish();
 }
 
-/// A request of that many bytes.
+/// Where the byte budget has room, the rest of a reply is taken for a client that waits for the server, and the slow one reads it later.
+#[test]
+fn s2_a_large_reply_that_is_not_read_gives_its_server_to_a_client_that_waits() {
+    let server = sizes_server();
+    let gateway = Gateway::start(before(&server.address, "queue_wait_timeout = \"5s\"", "pool_size = 1"));
+    let mut slow = Wire::connect(port(&gateway));
+    let id = ask(&mut slow, LARGE as i64);
+    until_true("it runs", || gateway.metric("weir_requests_in_flight") == 1.0);
+    let mut victim = Wire::connect(port(&gateway));
+    let begun = Instant::now();
+    is_served(&mut victim);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(gateway.metric("weir_buffered_bytes") >= (LARGE / 2) as f64, "the rest is charged");
+    let reply = slow.reply().expect("a whole reply");
+    assert_eq!((reply.text(&["text"]).len(), reply.response_to), (LARGE, id));
+    drop((slow, victim));
+    gateway.finish();
+}
+
+/// A request of that many bytes, all of them in its body.
 fn request(bytes: usize) -> Vec<u8> {
     let write = |body: &mut Writer<'_>, text: &str| {
         body.string("update", "notes");
@@ -189,13 +210,26 @@ fn request(bytes: usize) -> Vec<u8> {
     message(1, Flags::empty(), |body| write(body, &"x".repeat(bytes - frame)))
 }
 
+/// The same with most of them in a document beside its body: a long one passes in pieces.
+fn request_beside(bytes: usize) -> Vec<u8> {
+    let whole = |text: &str| {
+        let head = raw::body(|body| {
+            body.string("update", "notes");
+            body.string("$db", "test");
+        });
+        raw::sections(0, &[head, raw::sequence("updates", &document(|one| one.string("text", text)))])
+    };
+    whole(&"x".repeat(bytes - whole("").len()))
+}
+
 #[test]
 fn s3_a_slow_upload_holds_no_server_that_others_need() {
     let server = Fake::honest();
     let gateway = Gateway::start(before(&server.address, "message_timeout = \"3s\"", "pool_size = 1"));
-    // These are read whole before they need a server.
-    for bytes in [200, 60_000, 900_000] {
-        let whole = request(bytes);
+    // These are read whole before they need a server: all but long ones with documents beside their body.
+    let wholes = [200, 60_000, 900_000, 4 << 20].map(request).into_iter().chain([60_000, 900_000].map(request_beside));
+    for whole in wholes {
+        let bytes = whole.len();
         let mut slow = Wire::connect(port(&gateway));
         slow.send(&whole[..bytes / 2]).expect("sent");
         std::thread::sleep(Duration::from_millis(100));
@@ -206,8 +240,8 @@ fn s3_a_slow_upload_holds_no_server_that_others_need() {
         slow.send(&whole[bytes / 2..]).expect("sent");
         assert!(slow.reply().expect("a reply").is_ok());
     }
-    // A larger one passes in pieces: the server is held until it is whole, or its time is over.
-    let whole = request(4 << 20);
+    // A longer one of these passes in pieces: the server is held until it is whole, or its time is over.
+    let whole = request_beside(4 << 20);
     let mut slow = Wire::connect(port(&gateway));
     slow.send(&whole[..2 << 20]).expect("sent");
     std::thread::sleep(Duration::from_millis(200));
@@ -347,7 +381,7 @@ fn s6_members_that_restart_one_after_another_cost_two_errors_at_most() {
 /// The sizes around which the path of a message may change.
 fn sizes() -> impl Iterator<Item = usize> {
     let around = |kib: usize| [kib * 1024 - 1, kib * 1024, kib * 1024 + 1];
-    [4, 16, 64, 128, 256, 1024].into_iter().flat_map(around)
+    [4, 16, 64, 128, 256, 1024, 4096].into_iter().flat_map(around)
 }
 
 #[test]
@@ -358,16 +392,17 @@ fn s7_messages_of_all_sizes_keep_their_bytes_and_their_order() {
         "update" => {
             // All but the id of the message, which is the gateway's.
             noted.lock().expect("the messages").push(asked.bytes[8..].to_vec());
-            let text = asked.body.get(b"text").ok().flatten().and_then(|text| text.as_string()).unwrap_or_default();
-            Act::reply(|body| body.string("text", text))
+            let read = Message::read(asked.bytes).expect("a message that was read before");
+            let beside = read.sequences().flat_map(|sequence| sequence.documents()).flatten().next();
+            let text = beside.unwrap_or(asked.body).get(b"text").ok().flatten().and_then(|text| text.as_string());
+            Act::reply(|body| body.string("text", text.unwrap_or_default()))
         }
         _ => honest(asked),
     });
     let gateway = Gateway::start(before(&server.address, "", "pool_size = 2"));
     let mut wire = Wire::connect(port(&gateway));
-    for size in sizes() {
-        let whole = request(size);
-        assert_eq!(whole.len(), size);
+    for whole in sizes().flat_map(|size| [request(size), request_beside(size)]) {
+        let size = whole.len();
         let small = message(2, Flags::empty(), |body| find(body, "notes", 2));
         wire.send(&[small.clone(), whole.clone(), small].concat()).expect("sent");
         assert_eq!(wire.reply().expect("a reply").batch(), [1, 2], "{size}");
@@ -409,7 +444,9 @@ fn s8_a_refusal_within_a_sequence_leaves_no_state() {
             let reply = refused.reply().expect("a reply");
             assert_eq!((reply.code(), reply.response_to), (462, id), "{reply:?}");
             let labels = reply.labels();
-            assert!(labels.contains(&"SystemOverloadedError".into()) && labels.contains(&"RetryableError".into()));
+            for label in ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"] {
+                assert!(labels.iter().any(|one| one == label), "{label} is not in {labels:?}");
+            }
         }
         assert!(holder.reply().expect("a reply").is_ok());
         drop(holder);

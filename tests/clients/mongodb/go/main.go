@@ -1,5 +1,5 @@
-// Command mongodb checks the driver of Go: `mongodb URL LIST`, with the list `server`, `scripted` or `login`. It prints a line for each
-// check: `ok NAME` or `failed NAME: REASON`.
+// Command mongodb checks the driver of Go: `mongodb URL LIST`, with the list `server`, `scripted`, `stored` or `login`. It prints a line
+// for each check: `ok NAME` or `failed NAME: REASON`.
 package main
 
 import (
@@ -25,9 +25,11 @@ type check struct {
 }
 
 func main() {
-	lists := map[string][]check{"server": serverChecks, "scripted": scriptedChecks, "login": loginChecks}
+	lists := map[string][]check{
+		"server": serverChecks, "scripted": scriptedChecks, "stored": storedChecks, "login": loginChecks,
+	}
 	if len(os.Args) != 3 || lists[os.Args[2]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: mongodb URL server|scripted|login")
+		fmt.Fprintln(os.Stderr, "usage: mongodb URL server|scripted|stored|login")
 		os.Exit(2)
 	}
 	failed := 0

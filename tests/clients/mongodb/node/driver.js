@@ -1,4 +1,4 @@
-// The driver of Node: `node driver.js URL LIST`, with the list `server`, `scripted` or `login`. It prints a line for each check.
+// The driver of Node: `node driver.js URL LIST`, with the list `server`, `scripted`, `stored` or `login`. It prints a line for each check.
 import assert from "node:assert/strict";
 import { pipeline } from "node:stream/promises";
 import { Readable } from "node:stream";
@@ -219,6 +219,56 @@ const scripted = {
     }),
 };
 
+// The scripted server stores documents.
+const all = async (notes, options = {}) => ids(await notes.find({}, { batchSize: 2, ...options }).toArray()).sort();
+/** The next such command is carried out, and its reply makes the driver send it again. */
+const doneAndRepeated = (client, command) =>
+  fail(client, [command], { writeConcernError: { code: 262, errmsg: "late" }, errorLabels: ["RetryableWriteError"] });
+
+const stored = {
+  "a transaction is seen behind its commit alone": () =>
+    scene("committed", async (notes, client) => {
+      await client.withSession(async (session) => {
+        session.startTransaction();
+        await notes.insertMany([1, 2, 3, 4, 5].map((_id) => ({ _id })), { session });
+        assert.deepEqual([await all(notes), await all(notes, { session })], [[], [1, 2, 3, 4, 5]]);
+        await session.commitTransaction();
+      });
+      assert.deepEqual(await all(notes), [1, 2, 3, 4, 5]);
+    }),
+  "an aborted transaction leaves nothing": () =>
+    scene("aborted", async (notes, client) => {
+      await notes.insertOne({ _id: 1, n: 0 });
+      await client.withSession(async (session) => {
+        session.startTransaction();
+        await notes.insertOne({ _id: 2 }, { session });
+        await notes.updateOne({ _id: 1 }, { $set: { n: 9 } }, { session });
+        await session.abortTransaction();
+      });
+      assert.deepEqual(await notes.find().toArray(), [{ _id: 1, n: 0 }]);
+    }),
+  "a transaction that is repeated counts once": () =>
+    scene("repeated", async (notes, client) => {
+      let tries = 0;
+      await client.withSession((session) =>
+        session.withTransaction(async () => {
+          await notes.insertOne({ _id: ++tries }, { session });
+          if (tries === 1) await fail(client, ["insert"], { closeConnection: true });
+          await notes.insertOne({ _id: 100 + tries }, { session });
+        }),
+      );
+      assert.deepEqual(await all(notes), [102, 2]);
+    }),
+  "a write that was done and is repeated counts once": () =>
+    scene("done", async (notes, client) => {
+      await doneAndRepeated(client, "insert");
+      await notes.insertOne({ _id: 1, n: 0 });
+      await doneAndRepeated(client, "update");
+      await notes.updateOne({ _id: 1 }, { $inc: { n: 1 } });
+      assert.deepEqual(await notes.find().toArray(), [{ _id: 1, n: 1 }]);
+    }),
+};
+
 /** A client of the URL's user, with other options. */
 const login = async (options, body) => {
   const client = new MongoClient(url, { serverSelectionTimeoutMS: 15_000, ...options });
@@ -246,4 +296,4 @@ const logins = {
     assert.rejects(login({ auth: { username, password: `${password}!` } }, (notes) => notes.findOne()), { code: 18 }),
 };
 
-await run({ server, scripted, login: logins }[list]);
+await run({ server, scripted, stored, login: logins }[list]);

@@ -1,4 +1,4 @@
-// Mongoose: `node mongoose.js URL LIST`, with the list `server` or `scripted`. It prints a line for each check.
+// Mongoose: `node mongoose.js URL LIST`, with the list `server`, `scripted` or `stored`. It prints a line for each check.
 import assert from "node:assert/strict";
 
 import mongoose from "mongoose";
@@ -81,4 +81,21 @@ const scripted = {
   },
 };
 
-await run({ server, scripted }[list]);
+// The scripted server stores documents.
+const stored = {
+  "a transaction counts with its commit alone": scene(async () => {
+    await connection.transaction(async (session) => {
+      await new Author({ name: "Ada" }).save({ session });
+      assert.equal((await Author.find()).length, 0);
+    });
+    await assert.rejects(
+      connection.transaction(async (session) => {
+        await new Author({ name: "Bob" }).save({ session });
+        throw new Error("no");
+      }),
+    );
+    assert.deepEqual((await Author.find()).map((one) => one.name), ["Ada"]);
+  }),
+};
+
+await run({ server, scripted, stored }[list]);

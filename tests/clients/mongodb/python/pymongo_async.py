@@ -1,4 +1,4 @@
-"""PyMongo with asyncio: `pymongo_async.py URL LIST`, with the list `server` or `scripted`; see `pymongo_sync.py`."""
+"""PyMongo with asyncio: `pymongo_async.py URL LIST`, with the list `server`, `scripted` or `stored`; see `pymongo_sync.py`."""
 
 import asyncio
 import sys
@@ -157,6 +157,26 @@ async def a_change_stream_shows_writes_of_others():
             assert (await stream.next())["documentKey"] == {"_id": 1}
 
 
+async def a_transaction_counts_with_its_commit_alone():
+    async with Scene("ends") as (connected, notes):
+        for number, ending in enumerate(["commit_transaction", "abort_transaction"]):
+            async with connected.start_session() as session:
+                await session.start_transaction()
+                await notes.insert_one({"_id": number}, session=session)
+                assert [one["_id"] async for one in notes.find()] == list(range(number))
+                await getattr(session, ending)()
+        assert [one["_id"] async for one in notes.find()] == [0]
+
+
+async def a_write_that_was_done_and_is_repeated_counts_once():
+    async with Scene("done") as (connected, notes):
+        error = {"code": 262, "errmsg": "the reply came too late"}
+        await notes.insert_one({"_id": 1, "n": 0})
+        await fail(connected, ["update"], writeConcernError=error, errorLabels=["RetryableWriteError"])
+        await notes.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        assert (await notes.find_one({"_id": 1}))["n"] == 1
+
+
 LISTS = {
     "server": [
         inserts_finds_updates_and_deletes,
@@ -174,6 +194,10 @@ LISTS = {
         a_stream_of_replies,
         a_write_is_repeated_once_after_a_lost_connection,
         a_change_stream_shows_writes_of_others,
+    ],
+    "stored": [
+        a_transaction_counts_with_its_commit_alone,
+        a_write_that_was_done_and_is_repeated_counts_once,
     ],
 }
 

@@ -1,7 +1,7 @@
-"""PyMongo, blocking: `pymongo_sync.py URL LIST`, with the list `server`, `scripted` or `login`. It prints a line for each check.
+"""PyMongo, blocking: `pymongo_sync.py URL LIST`, with the list `server`, `scripted`, `stored` or `login`. It prints a line for each check.
 
 `server` needs what any server of documents has. `scripted` needs the scripted server of the lab: transactions, streams of replies, cursors
-that wait, fail points. `login` needs a URL with a user and a password.
+that wait, fail points. `stored` needs the same with `--store`. `login` needs a URL with a user and a password.
 """
 
 import sys
@@ -317,6 +317,12 @@ SERVER = [
 if __name__ == "__main__":
     import pymongo_login
     import pymongo_scripted
+    import pymongo_stored
 
-    lists = {"server": SERVER, "scripted": pymongo_scripted.CHECKS, "login": pymongo_login.CHECKS}
+    lists = {
+        "server": SERVER,
+        "scripted": pymongo_scripted.CHECKS,
+        "stored": pymongo_stored.CHECKS,
+        "login": pymongo_login.CHECKS,
+    }
     run(lists[LIST])

@@ -5,8 +5,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Checks the blocking driver of Java: {@code Main URL LIST}, with the list {@code server}, {@code scripted} or {@code login}. A line for each
- * check: {@code ok NAME} or {@code failed NAME: REASON}.
+ * Checks the blocking driver of Java: {@code Main URL LIST}, with the list {@code server}, {@code scripted}, {@code stored} or
+ * {@code login}. A line for each check: {@code ok NAME} or {@code failed NAME: REASON}.
  */
 public final class Main {
     private Main() {}
@@ -21,6 +21,7 @@ public final class Main {
         Map<String, Check> checks = switch (words[1]) {
             case "server" -> Server.checks();
             case "scripted" -> Scripted.checks();
+            case "stored" -> Stored.checks();
             case "login" -> Logins.checks();
             default -> throw new IllegalArgumentException(words[1]);
         };
