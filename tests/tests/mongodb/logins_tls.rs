@@ -28,7 +28,8 @@ const SUBJECT: &str = "CN=tester";
 /// TLS of the listener; `client_auth`: whether it wants certificates.
 fn tls(files: &Certificates, client_auth: Option<&str>) -> String {
     let Certificates { authority, server, server_key, .. } = files;
-    let clients = client_auth.map(|auth| format!("client_ca_file = \"{}\"\nclient_auth = \"{auth}\"\n", authority.display()));
+    let clients =
+        client_auth.map(|auth| format!("client_ca_file = \"{}\"\nclient_auth = \"{auth}\"\n", authority.display()));
     let own = format!("cert_file = \"{}\"\nkey_file = \"{}\"\n", server.display(), server_key.display());
     format!("[listener.tls]\n{own}{}", clients.unwrap_or_default())
 }
@@ -140,7 +141,12 @@ fn a_certificate_logs_in_as_its_subject_and_as_nobody_else() {
         assert_eq!(wire.call(|body| find(body, "notes", 2)).batch(), [1, 2]);
     }
     let theirs = gateway("CN=somebody else");
-    let cases = [(&ours, &with, Some("CN=admin")), (&ours, &without, None), (&ours, &without, Some(SUBJECT)), (&theirs, &with, None)];
+    let cases = [
+        (&ours, &with, Some("CN=admin")),
+        (&ours, &without, None),
+        (&ours, &without, Some(SUBJECT)),
+        (&theirs, &with, None),
+    ];
     for (gateway, config, user) in cases {
         let (mut wire, reply) = authenticate(gateway, config, user);
         assert_eq!(reply.code(), 18, "{user:?}: {reply:?}");
@@ -166,7 +172,9 @@ fn a_password_in_clear_text_is_taken_over_tls_alone() {
     let user = user(folder.path(), "app", "a long word");
     let listener = format!("auth = \"plain\"\n{}{user}", tls(&files, None));
     let gateway = Gateway::start(config(&server.address, &listener, ""));
-    for (name, password, code) in [("app", "a long word", 0), ("app", "a long", 18), ("app", "", 18), ("nobody", "a long word", 18)] {
+    for (name, password, code) in
+        [("app", "a long word", 0), ("app", "a long", 18), ("app", "", 18), ("nobody", "a long word", 18)]
+    {
         let (mut wire, _) = Wire::connect_tls(port(&gateway), files.client_config(), |_| {});
         let reply = wire.call(|body| clear_text(body, name, password));
         assert_eq!(reply.code(), code, "{name} {password}: {reply:?}");
@@ -195,7 +203,11 @@ fn noting(files: &Certificates, needs_certificate: bool) -> (Fake, Arc<Mutex<Vec
             let bytes = field(name).and_then(|value| value.as_string().or(value.as_binary().map(|(_, bytes)| bytes)));
             String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
         };
-        let proof = if field(b"payload").is_some_and(|payload: Value<'_>| payload.as_binary().is_some()) { "payload" } else { "user" };
+        let proof = if field(b"payload").is_some_and(|payload: Value<'_>| payload.as_binary().is_some()) {
+            "payload"
+        } else {
+            "user"
+        };
         noted.lock().expect("the logins").push([text(b"mechanism"), text(proof.as_bytes()), text(b"$db")]);
         Act::reply(|body| {
             body.int32("conversationId", 1);

@@ -152,42 +152,49 @@ fn collections_of_app() -> Vec<Case> {
             body.string("$db", "other");
         })],
     );
-    of("app", [
-        ("a find", with("find", "notes", filter), ""),
-        ("a find of another collection", with("find", "secrets", filter), "no-secrets"),
-        ("a find in another database", elsewhere, ""),
-        ("an insert beside the body", beside("insert", "notes", "documents", &one), ""),
-        ("an insert beside the body, elsewhere", beside("insert", "secrets", "documents", &one), "no-secrets"),
-        ("an aggregate", aggregate(|stage| stage.document("$match", |_| {})), ""),
-        ("a join", aggregate(|stage| stage.document("$lookup", |lookup| lookup.string("from", "secrets"))), "no-secrets"),
-        ("a union", aggregate(|stage| stage.string("$unionWith", "secrets")), "no-secrets"),
-        (
-            "a union within a facet",
-            aggregate(|stage| {
-                stage.document("$facet", |facet| {
-                    facet.array("a", [()], |array, name, ()| {
-                        array.document(name, |one| one.string("$unionWith", "secrets"));
+    of(
+        "app",
+        [
+            ("a find", with("find", "notes", filter), ""),
+            ("a find of another collection", with("find", "secrets", filter), "no-secrets"),
+            ("a find in another database", elsewhere, ""),
+            ("an insert beside the body", beside("insert", "notes", "documents", &one), ""),
+            ("an insert beside the body, elsewhere", beside("insert", "secrets", "documents", &one), "no-secrets"),
+            ("an aggregate", aggregate(|stage| stage.document("$match", |_| {})), ""),
+            (
+                "a join",
+                aggregate(|stage| stage.document("$lookup", |lookup| lookup.string("from", "secrets"))),
+                "no-secrets",
+            ),
+            ("a union", aggregate(|stage| stage.string("$unionWith", "secrets")), "no-secrets"),
+            (
+                "a union within a facet",
+                aggregate(|stage| {
+                    stage.document("$facet", |facet| {
+                        facet.array("a", [()], |array, name, ()| {
+                            array.document(name, |one| one.string("$unionWith", "secrets"));
+                        });
                     });
-                });
-            }),
-            "no-secrets",
-        ),
-        ("an $out", aggregate(|stage| stage.string("$out", "copy")), ""),
-        ("an $out elsewhere", aggregate(|stage| stage.string("$out", "secret2")), "no-secrets"),
-        (
-            "a $merge elsewhere",
-            aggregate(|stage| stage.document("$merge", |merge| merge.string("into", "secret2"))),
-            "no-secrets",
-        ),
-        ("a bulkWrite", bulk(&one, "test.notes"), ""),
-        ("a bulkWrite elsewhere", bulk(&one, "test.secrets"), "no-secrets"),
-        ("a drop", on("drop", "notes"), "no-ddl"),
-        ("an index", on("createIndexes", "notes"), "no-ddl"),
-        ("a drop of the database", at("test", "dropDatabase", |_| {}), "no-ddl"),
-        ("a state of the server", at("admin", "serverStatus", |_| {}), "no-ddl"),
-        ("a command that is not known", on("frobnicate", "notes"), "no-ddl"),
-        ("a dangerous command", at("admin", "fsync", |_| {}), "dangerous"),
-    ])
+                }),
+                "no-secrets",
+            ),
+            ("an $out", aggregate(|stage| stage.string("$out", "copy")), ""),
+            ("an $out elsewhere", aggregate(|stage| stage.string("$out", "secret2")), "no-secrets"),
+            (
+                "a $merge elsewhere",
+                aggregate(|stage| stage.document("$merge", |merge| merge.string("into", "secret2"))),
+                "no-secrets",
+            ),
+            ("a bulkWrite", bulk(&one, "test.notes"), ""),
+            ("a bulkWrite elsewhere", bulk(&one, "test.secrets"), "no-secrets"),
+            ("a drop", on("drop", "notes"), "no-ddl"),
+            ("an index", on("createIndexes", "notes"), "no-ddl"),
+            ("a drop of the database", at("test", "dropDatabase", |_| {}), "no-ddl"),
+            ("a state of the server", at("admin", "serverStatus", |_| {}), "no-ddl"),
+            ("a command that is not known", on("frobnicate", "notes"), "no-ddl"),
+            ("a dangerous command", at("admin", "fsync", |_| {}), "dangerous"),
+        ],
+    )
 }
 
 /// Collections that a command names in other places, or not at all.
@@ -216,23 +223,30 @@ fn collections_of_maker() -> Vec<Case> {
     );
     let more = sections(0, &[body(|body| get_more(body, 5, "secrets"))]);
     let explained = at_document("explain", |inner| inner.string("find", "secrets"));
-    of("maker", [
-        ("a collection", on("create", "notes"), ""),
-        ("a view", with("create", "v", view), "no-secrets"),
-        ("a view that is changed", with("collMod", "v", view), "no-secrets"),
-        ("a copy", with("cloneCollectionAsCapped", "notes", |body| body.string("toCollection", "secrets")), "no-secrets"),
-        ("another name", renamed, "no-secrets"),
-        ("a find by number", by_number, "not_analysed"),
-        ("an explain", explained, "no-secrets"),
-        ("a getMore", more, "no-secrets"),
-        ("a list of collections", at("test", "listCollections", |_| {}), ""),
-        ("a drop of the database", at("test", "dropDatabase", |_| {}), "no-secrets"),
-        ("a drop of another database", at("other", "dropDatabase", |_| {}), ""),
-        ("a change stream of a collection", with("aggregate", "notes", stream), ""),
-        ("a change stream of the database", at("test", "aggregate", stream), "no-secrets"),
-        ("a change stream of another database", at("other", "aggregate", stream), ""),
-        ("a change stream of the cluster", at("admin", "aggregate", of_cluster), "no-secrets"),
-    ])
+    of(
+        "maker",
+        [
+            ("a collection", on("create", "notes"), ""),
+            ("a view", with("create", "v", view), "no-secrets"),
+            ("a view that is changed", with("collMod", "v", view), "no-secrets"),
+            (
+                "a copy",
+                with("cloneCollectionAsCapped", "notes", |body| body.string("toCollection", "secrets")),
+                "no-secrets",
+            ),
+            ("another name", renamed, "no-secrets"),
+            ("a find by number", by_number, "not_analysed"),
+            ("an explain", explained, "no-secrets"),
+            ("a getMore", more, "no-secrets"),
+            ("a list of collections", at("test", "listCollections", |_| {}), ""),
+            ("a drop of the database", at("test", "dropDatabase", |_| {}), "no-secrets"),
+            ("a drop of another database", at("other", "dropDatabase", |_| {}), ""),
+            ("a change stream of a collection", with("aggregate", "notes", stream), ""),
+            ("a change stream of the database", at("test", "aggregate", stream), "no-secrets"),
+            ("a change stream of another database", at("other", "aggregate", stream), ""),
+            ("a change stream of the cluster", at("admin", "aggregate", of_cluster), "no-secrets"),
+        ],
+    )
 }
 
 /// A command whose value is another one.
@@ -248,42 +262,56 @@ fn at_document(command: &str, inner: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 
 fn classes_of_watcher() -> Vec<Case> {
     let one = document(|one| one.int32("_id", 1));
-    of("watcher", [
-        ("a find", on("find", "notes"), ""),
-        ("an insert", beside("insert", "notes", "documents", &one), "no-writes"),
-        ("an update", beside("update", "notes", "updates", &change(|_| {})), "no-writes"),
-        ("a delete", beside("delete", "notes", "deletes", &change(|_| {})), "no-writes"),
-        ("a bulkWrite", bulk(&one, "test.notes"), "no-writes"),
-        ("a findAndModify", on("findAndModify", "notes"), "no-writes"),
-        ("the same in its other form", on("findandmodify", "notes"), "no-writes"),
-        ("an aggregate", aggregate(|stage| stage.document("$sort", |sort| sort.int32("_id", 1))), ""),
-        ("an $out", aggregate(|stage| stage.string("$out", "copy")), "no-writes"),
-        ("a $merge", aggregate(|stage| stage.document("$merge", |merge| merge.string("into", "copy"))), "no-writes"),
-        ("a mapReduce", on("mapReduce", "notes"), "no-writes"),
-        ("a collection", on("create", "notes"), ""),
-    ])
+    of(
+        "watcher",
+        [
+            ("a find", on("find", "notes"), ""),
+            ("an insert", beside("insert", "notes", "documents", &one), "no-writes"),
+            ("an update", beside("update", "notes", "updates", &change(|_| {})), "no-writes"),
+            ("a delete", beside("delete", "notes", "deletes", &change(|_| {})), "no-writes"),
+            ("a bulkWrite", bulk(&one, "test.notes"), "no-writes"),
+            ("a findAndModify", on("findAndModify", "notes"), "no-writes"),
+            ("the same in its other form", on("findandmodify", "notes"), "no-writes"),
+            ("an aggregate", aggregate(|stage| stage.document("$sort", |sort| sort.int32("_id", 1))), ""),
+            ("an $out", aggregate(|stage| stage.string("$out", "copy")), "no-writes"),
+            (
+                "a $merge",
+                aggregate(|stage| stage.document("$merge", |merge| merge.string("into", "copy"))),
+                "no-writes",
+            ),
+            ("a mapReduce", on("mapReduce", "notes"), "no-writes"),
+            ("a collection", on("create", "notes"), ""),
+        ],
+    )
 }
 
 fn commands_of_reader() -> Vec<Case> {
     let one = document(|one| one.int32("_id", 1));
     let explained = at_document("explain", |inner| inner.string("find", "notes"));
     let explained_write = at_document("explain", |inner| inner.string("delete", "notes"));
-    of("reader", [
-        ("a find", on("find", "notes"), ""),
-        ("a count", on("count", "notes"), ""),
-        ("an explain", explained, ""),
-        ("an explain of a write", explained_write, "read_only"),
-        ("an insert", beside("insert", "notes", "documents", &one), "read_only"),
-        ("a bulkWrite", bulk(&one, "test.notes"), "read_only"),
-        ("an aggregate", aggregate(|stage| stage.document("$match", |_| {})), ""),
-        ("an $out", aggregate(|stage| stage.string("$out", "copy")), "read_only"),
-        ("a $merge", aggregate(|stage| stage.document("$merge", |merge| merge.string("into", "copy"))), "read_only"),
-        ("operations of others", aggregate(|stage| stage.document("$currentOp", |_| {})), "read_only"),
-        ("a collection", on("create", "notes"), "read_only"),
-        ("a state of the server", at("admin", "serverStatus", |_| {}), "read_only"),
-        ("a command that is not known", on("frobnicate", "notes"), "read_only"),
-        ("a dangerous command", at("admin", "fsync", |_| {}), "read_only"),
-    ])
+    of(
+        "reader",
+        [
+            ("a find", on("find", "notes"), ""),
+            ("a count", on("count", "notes"), ""),
+            ("an explain", explained, ""),
+            ("an explain of a write", explained_write, "read_only"),
+            ("an insert", beside("insert", "notes", "documents", &one), "read_only"),
+            ("a bulkWrite", bulk(&one, "test.notes"), "read_only"),
+            ("an aggregate", aggregate(|stage| stage.document("$match", |_| {})), ""),
+            ("an $out", aggregate(|stage| stage.string("$out", "copy")), "read_only"),
+            (
+                "a $merge",
+                aggregate(|stage| stage.document("$merge", |merge| merge.string("into", "copy"))),
+                "read_only",
+            ),
+            ("operations of others", aggregate(|stage| stage.document("$currentOp", |_| {})), "read_only"),
+            ("a collection", on("create", "notes"), "read_only"),
+            ("a state of the server", at("admin", "serverStatus", |_| {}), "read_only"),
+            ("a command that is not known", on("frobnicate", "notes"), "read_only"),
+            ("a dangerous command", at("admin", "fsync", |_| {}), "read_only"),
+        ],
+    )
 }
 
 fn javascript_of_scripter() -> Vec<Case> {
@@ -294,27 +322,41 @@ fn javascript_of_scripter() -> Vec<Case> {
     let deep = |body: &mut Writer<'_>| body.document("filter", |filter| filter.document("$expr", function));
     let plain_update = update(|u| u.document("$set", |set| set.int32("n", 1)));
     let odd_update = update(|u| u.document("$set", |set| set.document("n", |n| n.document("$function", |_| {}))));
-    of("scripter", [
-        ("a find", on("find", "notes"), ""),
-        ("a find with a function", with("find", "notes", in_filter), "no-javascript"),
-        ("a find with a function in an expression", with("find", "notes", deep), "no-javascript"),
-        ("an update beside the body", beside("update", "notes", "updates", &plain_update), ""),
-        ("an update with a function", beside("update", "notes", "updates", &odd_update), "no-javascript"),
-        ("a delete with a function", beside("delete", "notes", "deletes", &document(|delete| delete.document("q", where_clause))), "no-javascript"),
-        ("a bulkWrite with a function", bulk(&document(|op| op.document("filter", where_clause)), "test.notes"), "no-javascript"),
-        ("a mapReduce", on("mapReduce", "notes"), "no-javascript"),
-        ("a document with the text of one", beside("insert", "notes", "documents", &stored), ""),
-    ])
+    of(
+        "scripter",
+        [
+            ("a find", on("find", "notes"), ""),
+            ("a find with a function", with("find", "notes", in_filter), "no-javascript"),
+            ("a find with a function in an expression", with("find", "notes", deep), "no-javascript"),
+            ("an update beside the body", beside("update", "notes", "updates", &plain_update), ""),
+            ("an update with a function", beside("update", "notes", "updates", &odd_update), "no-javascript"),
+            (
+                "a delete with a function",
+                beside("delete", "notes", "deletes", &document(|delete| delete.document("q", where_clause))),
+                "no-javascript",
+            ),
+            (
+                "a bulkWrite with a function",
+                bulk(&document(|op| op.document("filter", where_clause)), "test.notes"),
+                "no-javascript",
+            ),
+            ("a mapReduce", on("mapReduce", "notes"), "no-javascript"),
+            ("a document with the text of one", beside("insert", "notes", "documents", &stored), ""),
+        ],
+    )
 }
 
 fn dangerous_commands() -> Vec<Case> {
     let owners = ["eval", "shutdown", "setParameter", "configureFailPoint", "applyOps", "replSetStepDown"];
     let mut cases = of("owner", owners.map(|name| ("a dangerous command", at("admin", name, |_| {}), "dangerous")));
     cases.extend(of("owner", [("a drop", on("drop", "notes"), ""), ("another one", on("frobnicate", "notes"), "")]));
-    cases.extend(of("backup", [
-        ("the one that a rule allows", at("admin", "fsync", |_| {}), ""),
-        ("another one", at("admin", "shutdown", |_| {}), "dangerous"),
-    ]));
+    cases.extend(of(
+        "backup",
+        [
+            ("the one that a rule allows", at("admin", "fsync", |_| {}), ""),
+            ("another one", at("admin", "shutdown", |_| {}), "dangerous"),
+        ],
+    ));
     cases
 }
 
@@ -399,21 +441,30 @@ fn a_message_that_goes_on_while_it_comes_is_judged_by_its_body() {
     let stage = document(|stage| stage.string("$out", "x".repeat(1_000)));
     let cases = [
         of("watcher", [("a long insert", beside("insert", "notes", "documents", &many(&one)), "no-writes")]),
-        of("app", [
-            ("a long insert", beside("insert", "notes", "documents", &many(&one)), ""),
-            ("a long insert elsewhere", beside("insert", "secrets", "documents", &many(&one)), "no-secrets"),
-        ]),
-        of("reader", [
-            ("a long update", beside("update", "notes", "updates", &many(&update)), "read_only"),
-            ("stages beside the body", beside("aggregate", "notes", "pipeline", &many(&stage)), "read_only"),
-        ]),
+        of(
+            "app",
+            [
+                ("a long insert", beside("insert", "notes", "documents", &many(&one)), ""),
+                ("a long insert elsewhere", beside("insert", "secrets", "documents", &many(&one)), "no-secrets"),
+            ],
+        ),
+        of(
+            "reader",
+            [
+                ("a long update", beside("update", "notes", "updates", &many(&update)), "read_only"),
+                ("stages beside the body", beside("aggregate", "notes", "pipeline", &many(&stage)), "read_only"),
+            ],
+        ),
         // The names come behind the operations, and the functions as well.
         of("maker", [("a long bulkWrite", bulk(&many(&one), "test.notes"), "not_analysed")]),
         of("owner", [("a long bulkWrite", bulk(&many(&one), "test.notes"), "")]),
-        of("scripter", [
-            ("a long update", beside("update", "notes", "updates", &many(&update)), "not_analysed"),
-            ("a long insert", beside("insert", "notes", "documents", &many(&one)), ""),
-        ]),
+        of(
+            "scripter",
+            [
+                ("a long update", beside("update", "notes", "updates", &many(&update)), "not_analysed"),
+                ("a long insert", beside("insert", "notes", "documents", &many(&one)), ""),
+            ],
+        ),
     ];
     for case in cases.iter().flatten() {
         let mut wire = login(port(&gateway), case.user, PASSWORD);

@@ -107,7 +107,8 @@ impl Form {
             assert!(left <= left_directly, "{driver} leaves {left:?} {kind} behind, directly {left_directly:?}");
         }
         let effects = EFFECTS.iter().filter(|_| self.is_exact);
-        let differ: Vec<_> = effects.map(|path| (path, both(path))).filter(|(_, (via, directly))| via != directly).collect();
+        let differ: Vec<_> =
+            effects.map(|path| (path, both(path))).filter(|(_, (via, directly))| via != directly).collect();
         assert!(differ.is_empty(), "{driver}, through Weir and directly: {differ:?}");
         if self.options.contains("compressors") {
             let (compressed, compressed_directly) = both(&["compressedRequests"]);

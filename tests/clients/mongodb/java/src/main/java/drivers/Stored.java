@@ -52,7 +52,8 @@ final class Stored {
 
     /** The next such command is carried out, and its reply makes the driver send it again. */
     private static void doneAndRepeated(Scene scene, String command) {
-        Document late = new Document("code", 262).append("errmsg", "late");
+        // The driver sends a write again for the write concern errors of a server that shuts down, and no others.
+        Document late = new Document("code", 91).append("errmsg", "shutdown in progress");
         scene.fail(command, new Document("writeConcernError", late).append("errorLabels", List.of("RetryableWriteError")));
     }
 
