@@ -3,11 +3,21 @@ repeated. The checks run with any options of the URL: compressors, load-balanced
 
 import sys
 
+import pymongo_scripted
 from pymongo import ReturnDocument
-from pymongo_scripted import Scene, fail
+from pymongo_scripted import fail
 
 URL = sys.argv[1]
 ALL = list(range(20))
+
+
+class Scene(pymongo_scripted.Scene):
+    """A client, and an empty collection of the check's own."""
+
+    def __enter__(self):
+        connected, notes = super().__enter__()
+        notes.delete_many({})
+        return connected, notes
 
 
 def ids(notes, **words):
