@@ -175,4 +175,10 @@ impl PeerWatch {
     pub fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_broken(context)
     }
+
+    /// As [`PeerWatch::poll_ended`], asked of the kernel: the worker may not have heard of the end yet. For the last moment in front of an act
+    /// that a peer which has left must not cause.
+    pub fn has_ended_now(&self) -> bool {
+        self.0.has_ended_now()
+    }
 }

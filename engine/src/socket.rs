@@ -268,6 +268,18 @@ impl DataSocket {
         Poll::Pending
     }
 
+    /// The peer has sent its last byte, or the connection is broken, as the kernel has it now: the last look at all sockets may be older. It
+    /// costs a system call.
+    pub(crate) fn has_ended_now(&self) -> bool {
+        if self.ended.is_ready.get() {
+            return true;
+        }
+        let mut look = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+        // SAFETY: a valid pointer to one entry, which is a local; the call does not wait.
+        let count = unsafe { libc::poll(&mut look, 1, 0) };
+        count > 0
+    }
+
     /// The next receive asks the kernel.
     pub(crate) fn expect_more(&self) {
         self.readable.is_ready.set(true);

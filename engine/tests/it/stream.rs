@@ -126,6 +126,28 @@ fn an_output_is_charged_for_the_bytes_that_wait() {
 }
 
 #[test]
+fn a_peer_that_leaves_within_a_turn_is_seen_when_the_kernel_is_asked() {
+    let (told, outcome) = mpsc::channel();
+    let (go, left) = mpsc::channel();
+    let (mut client, worker) = on_worker(DriverChoice::Auto, move |stream| async move {
+        let watch = stream.reader.peer_watch();
+        let before = watch.has_ended_now();
+        told.send(before).expect("the test waits");
+        // The worker looks at no socket meanwhile.
+        left.recv_timeout(Duration::from_secs(60)).expect("the client leaves");
+        told.send(watch.has_ended_now()).expect("the test waits");
+    });
+    client.write_all(&[1]).expect("a byte that nobody reads");
+    assert_eq!(outcome.recv_timeout(Duration::from_secs(60)), Ok(false));
+    drop(client);
+    // Within one machine the end is there at once.
+    thread::sleep(Duration::from_millis(20));
+    go.send(()).expect("the worker waits");
+    assert_eq!(outcome.recv_timeout(Duration::from_secs(60)), Ok(true));
+    worker.join().expect("no panic");
+}
+
+#[test]
 fn a_paused_reader_loses_nothing_on_io_uring() {
     a_paused_reader_loses_nothing(DriverChoice::IoUring);
 }
