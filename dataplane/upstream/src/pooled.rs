@@ -58,7 +58,7 @@ use weir_engine::{JoinHandle, Stream, timeout};
 use weir_telemetry::CoreMetrics;
 
 pub use self::{
-    aside::AsideConnection,
+    aside::{AsideConnection, OwnConnection},
     connection::{Condition, PooledConnection},
     counts::PoolCounts,
     fitness::Fitness,

@@ -73,5 +73,37 @@ impl<P: PooledProtocol> PooledUpstream<P> {
     }
 }
 
+/// A connection of [`PooledUpstream::connect_aside`] that one client keeps: it is counted until this is dropped.
+pub struct OwnConnection {
+    metrics: Rc<EndpointMetrics>,
+    /// The cause of its end.
+    cause: LossCause,
+    _open: GaugeGuard,
+}
+
+impl OwnConnection {
+    /// It ends by this, and not because its client leaves.
+    pub fn ends_by(&mut self, cause: LossCause) {
+        self.cause = cause;
+    }
+}
+
+impl Drop for OwnConnection {
+    fn drop(&mut self) {
+        self.metrics.lane_closed(self.cause);
+    }
+}
+
+impl<P: PooledProtocol> PooledUpstream<P> {
+    /// Counts a connection to endpoint number `number` that one client keeps, and its bytes. `took`: the time until it was ready.
+    pub fn count_own(&self, number: usize, stream: &Stream, took: Duration) -> OwnConnection {
+        let metrics = self.context.endpoints.get(number).metrics().clone();
+        stream.count_into(metrics.clone());
+        metrics.connected(LaneKind::Pinned, took);
+        let _open = metrics.lane_opened(LaneKind::Pinned);
+        OwnConnection { metrics, cause: LossCause::Retired, _open }
+    }
+}
+
 /// How long a connection that closes may take to send its last bytes.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);

@@ -145,6 +145,13 @@ impl<P: PooledProtocol> PooledConnection<P> {
         &self.pool
     }
 
+    /// Clients wait for a connection of its key at its endpoint, on whichever worker, and none is made for them before one comes back. Takes no
+    /// lock.
+    pub fn is_awaited(&self) -> bool {
+        let signals = &self.pool.members[self.number].share.signals;
+        signals.is_full() && signals.needs_look()
+    }
+
     /// The client needs it no more.
     pub fn give_back(mut self, condition: Condition) {
         let Some(mut held) = self.held.take() else { return };

@@ -23,7 +23,7 @@ use super::{
     ledger::{Failure, Offer},
     member::Member,
     permit::PoolPermit,
-    protocol::LoginTarget,
+    protocol::{LoginError, LoginTarget},
     slot::Delivery,
     wait::Wait,
 };
@@ -264,7 +264,11 @@ impl<P: PooledProtocol> Pool<P> {
         let (member, context) = (&self.members[number], &self.context);
         let generation = member.share.signals.generation();
         let target = LoginTarget { endpoint: member.endpoint.clone(), number };
-        let login = async |stream: &mut Stream| context.protocol.login(stream, &target, &self.key).await;
+        let login = async |stream: &mut Stream| {
+            let state = context.protocol.login(stream, &target, &self.key).await?;
+            context.protocol.admit(&state, &member.share.ledger.watch)?;
+            Ok::<_, LoginError>(state)
+        };
         match member.endpoint.log_in(LaneKind::Pooled, P::NEGOTIATES_TLS, login).await {
             Ok((stream, state)) => {
                 permit.logged_in();

@@ -58,6 +58,14 @@ pub trait PooledProtocol: 'static + Sized {
         key: &Self::Key,
     ) -> impl Future<Output = Result<Self::State, LoginError>>;
 
+    /// Whether the endpoint may be used by a connection that has just logged in, by the knowledge of all workers about the endpoint.
+    ///
+    /// # Errors
+    /// It leads elsewhere: [`LoginError::Busy`] keeps those that wait.
+    fn admit(&self, _state: &Self::State, _watch: &Self::Watch) -> Result<(), LoginError> {
+        Ok(())
+    }
+
     /// Bytes of the server on a connection that no client has. Called with all that has come, in pieces as they came.
     fn on_idle_bytes(&self, state: &mut Self::State, bytes: &[u8]) -> IdleVerdict;
 
@@ -89,7 +97,8 @@ pub enum LoginError {
         /// The same for the log.
         text: String,
     },
-    /// The server is full, and takes the same login when others have ended. Those that wait wait on.
+    /// The server is full, and takes the same login when others have ended; or the connection is none that may serve, and another one may
+    /// be. Those that wait wait on.
     Busy {
         /// The reason, for the log.
         text: String,

@@ -1,6 +1,11 @@
 //! Pools of several workers to one server.
 
-use std::{net::TcpListener, sync::atomic::AtomicU32, thread, time::Instant};
+use std::{
+    net::TcpListener,
+    sync::{atomic::AtomicU32, mpsc},
+    thread,
+    time::Instant,
+};
 
 mod changes;
 mod tiny;
@@ -48,6 +53,30 @@ fn the_limit_is_one_for_all_workers_and_every_client_has_its_turn() {
     let most = crew.census.most.load(Ordering::SeqCst);
     assert!((1..=3).contains(&most), "{most} connections at once");
     crew.until(ONE, |counts| counts.idle == counts.open && counts.active + counts.tested + counts.waiting == 0);
+}
+
+#[test]
+fn one_that_has_a_connection_can_see_that_others_wait_for_it() {
+    for (pool_size, is_awaited) in [(1, true), (3, false)] {
+        let crew = Crew::new(2, pool_of(pool_size));
+        let (others, has_others) = mpsc::channel();
+        let seen = crew.on(0, async move |upstream| {
+            let lease = acquire(&upstream, ONE, WAIT).await.expect("a connection");
+            let before = lease.is_awaited();
+            others.send(()).expect("the test waits");
+            let begun = Instant::now();
+            while !lease.is_awaited() && begun.elapsed() < APART * 20 {
+                weir_engine::sleep(Duration::from_millis(1)).await;
+            }
+            let seen = (before, lease.is_awaited());
+            lease.give_back(Condition::Clean);
+            seen
+        });
+        has_others.recv_timeout(WAIT).expect("the first has one");
+        let second = crew.hold(1, ONE);
+        assert_eq!(seen.recv_timeout(WAIT), Ok((false, is_awaited)), "a pool of {pool_size}");
+        second.id();
+    }
 }
 
 #[test]
