@@ -9,7 +9,7 @@ use weir_mongodb_codec::message::Flags;
 use crate::pins::CursorKey;
 use crate::request::{Asker, Request};
 
-/// A request that a server gets, and what its reply may change.
+/// A request that a server gets, and the pins that its reply may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     /// The request that a refusal answers.

@@ -73,7 +73,7 @@ pub struct Presentation {
     pub topology: Option<TopologyVersion>,
 }
 
-/// The version of what hello says: it grows with each change that clients should know at once.
+/// The version of the facts in hello: it grows with each change that clients should know at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopologyVersion {
     /// This run of the gateway.

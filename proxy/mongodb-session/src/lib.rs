@@ -7,7 +7,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `session` | one client: requests in, what to do next out |
+//! | `session` | one client: requests in, the next task of the shell out |
 //! | `request` | a request, and a reply in its form |
 //! | `face` | the server that clients see |
 //! | `hello` | hello: its fields, its reply |

@@ -108,7 +108,7 @@ impl Pins {
         self.limits
     }
 
-    /// Other bounds, for what is pinned from now on.
+    /// Other bounds, for cursors and transactions that are pinned from now on.
     pub fn set_limits(&mut self, limits: PinLimits) {
         self.limits = limits;
     }
@@ -258,6 +258,15 @@ impl Pins {
     pub fn on_server_lost(&mut self, server: ServerId) {
         self.cursors.lose(server);
         self.transactions.lose(server);
+    }
+
+    /// The clients of a server that is there still have moved to other servers. As [`Pins::on_server_lost`], and its cursors and transactions
+    /// are given back.
+    pub fn take_server(&mut self, server: ServerId) -> Vec<Cleanup> {
+        let mut cleanups = self.cursors.kills_at(server);
+        cleanups.extend(self.transactions.aborts_at(server));
+        self.on_server_lost(server);
+        cleanups
     }
 
     /// Gives back all whose time is over, and that no request uses. Call it every few seconds: it looks at each pin.

@@ -87,10 +87,11 @@ pub(crate) enum Way {
     Kill { found: Vec<(CursorKey, ServerId)>, unknown: Vec<i64> },
 }
 
-/// Finds the way of a command, and notes in the exchange the pins that its reply may change, and those that it uses until then.
+/// Finds the way of a command, and notes in the exchange the pins that its reply may change, and those that it uses until then. `is_shared`:
+/// at the server, this owner and others are one user.
 pub(crate) fn way(
     command: &Command<'_>,
-    owner: &Owner,
+    (owner, is_shared): (&Owner, bool),
     pins: &mut Pins,
     exchange: &mut Exchange,
 ) -> Result<Way, Refusal> {
@@ -118,7 +119,7 @@ pub(crate) fn way(
     if let Some((session, number)) = transaction_of(command) {
         let key = SessionKey { owner: owner.clone(), session: *session };
         exchange.transaction = Some(Transaction { session: *session, number, part: Part::of(command) });
-        match (in_transaction(&key, number, exchange, pins)?, server) {
+        match (in_transaction((&key, is_shared), number, exchange, pins)?, server) {
             (Want::Server(its), Some(server)) if its != server => return elsewhere(exchange, server),
             (its, None) => want = its,
             _ => {}
@@ -160,7 +161,12 @@ fn transaction_of<'a>(command: &Command<'a>) -> Option<(&'a [u8; 16], i64)> {
     command.session.zip(command.txn_number).filter(|_| command.is_in_transaction)
 }
 
-fn in_transaction(key: &SessionKey, number: i64, exchange: &Exchange, pins: &Pins) -> Result<Want, Refusal> {
+fn in_transaction(
+    (key, is_shared): (&SessionKey, bool),
+    number: i64,
+    exchange: &Exchange,
+    pins: &Pins,
+) -> Result<Want, Refusal> {
     let part = exchange.transaction.map(|transaction| transaction.part);
     match (part, pins.transaction(key, number)) {
         (_, TransactionRoute::Foreign) => Err(Refusal::no_such_transaction(number)),
@@ -170,7 +176,9 @@ fn in_transaction(key: &SessionKey, number: i64, exchange: &Exchange, pins: &Pin
         }
         (Some(Part::Start), TransactionRoute::Unknown) => Err(Refusal::overloaded("mongodb_transactions")),
         (_, TransactionRoute::Server(server)) => Ok(Want::Server(server)),
-        // Whatever primary there is now knows whether it was committed.
+        // It may be another owner's, and its own server ends it in a minute.
+        (Some(Part::Abort), TransactionRoute::Unknown) if is_shared => Err(Refusal::no_such_transaction(number)),
+        // The primary of now knows whether it was committed, which a second attempt has to learn.
         (Some(Part::Commit | Part::Abort), _) => Ok(Want::Any(ReadMode::Primary)),
         // One that is not known here is nobody's, and may be anybody's at the server.
         (_, TransactionRoute::Lost | TransactionRoute::Unknown) => Err(Refusal::no_such_transaction(number)),

@@ -1,4 +1,4 @@
-//! One client: requests in, what to do next out.
+//! One client: requests in, the next task of the shell out.
 //!
 //! Order of calls: [`Session::on_request`] with each request whose body is there. [`Next::Take`] makes the shell get a connection and call
 //! [`Session::on_server`]; then it sends the request, byte for byte, and calls [`Session::on_sent`] behind its last byte. Each reply goes
@@ -104,7 +104,7 @@ pub enum Next {
     /// Send these bytes, or the request as it is, on the client's own connection to a server, which is not logged in, and call
     /// [`Session::on_relayed`] with the reply.
     Relay(Option<Vec<u8>>),
-    /// Send what is written, count the violation, close.
+    /// Send the bytes that are written, count the violation, close.
     Close(Violation),
 }
 
@@ -167,6 +167,12 @@ impl Session {
         !self.own.is_empty()
     }
 
+    /// Further replies may follow the present one: the server's connection stays with the client behind it.
+    #[must_use]
+    pub fn may_stream(&self) -> bool {
+        matches!(&self.state, State::Open(exchange, _) | State::Left(exchange, _) if exchange.may_stream)
+    }
+
     /// Refuses a message that the shell cannot hold as far as its body. `first` begins with its header.
     pub fn refuse_unread(&mut self, header: &Header, first: &[u8], refusal: &Refusal, out: &mut Vec<u8>) {
         let bits = first.get(HEADER_BYTES..).and_then(<[u8]>::first_chunk);
@@ -225,7 +231,8 @@ impl Session {
         let mut exchange = Exchange::new(request, command, may_repeat);
         let want = if concerns_pins(command) {
             let owner = self.owner();
-            let way = self.with_pins(io, |pins| way(command, &owner, pins, &mut exchange));
+            let is_shared = owner.is_some() && !self.login.is_relayed();
+            let way = self.with_pins(io, |pins| way(command, (&owner, is_shared), pins, &mut exchange));
             match way {
                 Ok(Way::Take(want)) => want,
                 // The client has its own login there: the server knows which cursors are its user's, and the gateway could kill none.
@@ -295,7 +302,7 @@ impl Session {
     /// The last byte of a reply has come.
     ///
     /// # Errors
-    /// The reply must not be what it is. Close the server's connection and call [`Session::on_server_lost`].
+    /// The reply breaks a rule. Close the server's connection and call [`Session::on_server_lost`].
     pub fn on_reply<I: Io>(
         &mut self,
         header: &Header,

@@ -1,4 +1,4 @@
-//! Users of a listener: who they are, and how they prove it.
+//! Users of a listener: their names, and the proofs of their identity.
 
 use std::fmt;
 use std::sync::Arc;

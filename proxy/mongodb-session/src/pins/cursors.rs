@@ -118,6 +118,15 @@ impl Cursors {
         self.all.remove(key)?.place.map(|place| place.kill(key.id))
     }
 
+    /// The commands that kill those at this server.
+    pub(super) fn kills_at(&self, server: ServerId) -> Vec<Cleanup> {
+        let kill = |(key, cursor): (&CursorKey, &Cursor)| {
+            let place = cursor.place.as_ref().filter(|place| place.server == server)?;
+            Some(place.clone().kill(key.id))
+        };
+        self.all.iter().filter_map(kill).collect()
+    }
+
     /// Those that a test takes for over. Each is taken out.
     pub(super) fn take_if(&mut self, is_over: impl Fn(&CursorKey, &Cursor) -> bool) -> Vec<Cleanup> {
         let (counts, mut cleanups) = (&mut self.counts, Vec::new());

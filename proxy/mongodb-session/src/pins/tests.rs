@@ -107,6 +107,24 @@ fn a_lost_server_takes_its_cursors_and_leaves_a_mark_of_its_transactions() {
 }
 
 #[test]
+fn a_server_that_its_clients_leave_is_cleaned_up() {
+    let (mut pins, key) = (Pins::new(PinLimits::SHARED), session("ann", 1));
+    let without = CursorKey { session: None, ..cursor("ann", 1, 9) };
+    for (key, server) in [(cursor("ann", 1, 7), 3), (cursor("ann", 1, 8), 4), (without.clone(), 3)] {
+        pins.note_cursor(key, place(server), at(0));
+    }
+    pins.begin_transaction(key.clone(), 5, ServerId(3), at(0));
+    pins.begin_transaction(session("bob", 2), 6, ServerId(3), at(0));
+    pins.commit_transaction(&session("bob", 2), 6, at(0));
+    let cleanups = pins.take_server(ServerId(3));
+    assert_eq!(cleanups.len(), 3, "two cursors, and the transaction that is under way: {cleanups:?}");
+    assert!(cleanups.iter().all(|cleanup| cleanup.server() == ServerId(3)));
+    assert_eq!(pins.take_server(ServerId(3)), []);
+    assert_eq!((pins.cursor(&cursor("ann", 1, 7)), pins.cursor(&cursor("ann", 1, 8))), (None, Some(ServerId(4))));
+    assert_eq!((pins.cursor(&without), pins.transaction(&key, 5)), (None, TransactionRoute::Lost));
+}
+
+#[test]
 fn a_cursor_without_a_session_is_no_other_one_after_a_restart() {
     let mut pins = Pins::new(PinLimits::SHARED);
     let key = CursorKey { session: None, ..cursor("ann", 1, 7) };

@@ -150,6 +150,14 @@ impl Transactions {
         cleanup(&transaction, key.session)
     }
 
+    /// The commands that abort those at this server.
+    pub(super) fn aborts_at(&self, server: ServerId) -> Vec<Cleanup> {
+        let abort = |(key, known): (&SessionKey, &Transaction)| {
+            if known.server == server { cleanup(known, key.session) } else { None }
+        };
+        self.all.iter().filter_map(abort).collect()
+    }
+
     pub(super) fn lose(&mut self, server: ServerId) {
         let at_server = self.all.values_mut().filter(|known| known.server == server);
         at_server.for_each(|known| known.state = State::Lost);

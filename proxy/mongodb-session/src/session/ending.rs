@@ -32,7 +32,7 @@ pub enum Leave {
 }
 
 impl Session {
-    /// There is no connection: every server is busy, or the one that is needed is gone. `refusal` is what a plain command gets.
+    /// There is no connection: every server is busy, or the one that is needed is gone. `refusal`: for a plain command.
     pub fn on_no_server<I: Io>(&mut self, refusal: &Refusal, io: &I, out: &mut Vec<u8>) {
         let State::Routed(exchange) = std::mem::replace(&mut self.state, State::Idle) else {
             debug_assert!(false, "no connection was wanted");
@@ -150,6 +150,13 @@ impl Session {
     /// [`Pins::on_server_lost`](crate::pins::Pins::on_server_lost).
     pub fn on_server_gone(&mut self, server: ServerId) {
         self.own.on_server_lost(server);
+    }
+
+    /// The client has moved away from a server that is there still: pins of this connection at it are given back. For pins that clients share,
+    /// the shell calls [`Pins::take_server`](crate::pins::Pins::take_server).
+    pub fn leave_server(&mut self, server: ServerId) {
+        let cleanups = self.own.take_server(server);
+        self.cleanups.extend(cleanups);
     }
 
     /// Gives back pins of this connection whose time is over. Every minute is often enough.

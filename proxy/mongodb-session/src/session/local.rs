@@ -1,4 +1,4 @@
-//! Commands that the gateway answers itself: logins, and what concerns the connection.
+//! Commands that the gateway answers itself: logins, and those about the connection.
 
 use weir_base::error::Culprit;
 use weir_base::violation::Violation;

@@ -214,6 +214,8 @@ fn a_transaction_stays_at_its_server_and_its_commit_may_be_repeated() {
     // One that is not known here may be another owner's at the server.
     let unknown = one.refused(in_transaction(5, "find", false));
     assert_eq!((unknown.code, unknown.labels), (Some(251), Labels::TRANSIENT_TRANSACTION));
+    // Without logins all clients are one.
+    assert_eq!(one.exchange(in_transaction(9, "abortTransaction", false), 4, ok(None)), PRIMARY);
     assert!(one.session.cleanups().is_empty());
 }
 

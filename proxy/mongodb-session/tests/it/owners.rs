@@ -8,7 +8,7 @@ use weir_mongodb_codec::message::Flags;
 use weir_mongodb_codec::reply::Reply;
 use weir_mongodb_session::login::{Methods, TlsFacts};
 use weir_mongodb_session::pins::ServerId;
-use weir_mongodb_session::{Next, Refusal, Session, Want};
+use weir_mongodb_session::{Next, ReadMode, Refusal, Session, Want};
 
 use crate::support::{ReplyMessage, Shell, ask, send, session, written};
 
@@ -143,6 +143,18 @@ fn m20_pins_of_another_owner_are_out_of_reach() {
         assert!(run(&mut ann, &shell, None, command("endSessions", HERS)).is_ok());
         // The session is free again.
         assert!(run(&mut ben, &shell, None, part("insert", HERS, true)).is_ok());
+    }
+}
+
+#[test]
+fn m20_an_abort_of_a_transaction_that_is_not_known_here_reaches_no_server() {
+    for is_balanced in [false, true] {
+        let shell = Shell::new();
+        let mut ben = log_in(&shell, "ben", is_balanced);
+        assert_eq!(code(run(&mut ben, &shell, None, part("abortTransaction", HERS, false))), Some(251));
+        // The first attempt may have ended elsewhere.
+        let commit = run(&mut ben, &shell, None, part("commitTransaction", HERS, false));
+        assert_eq!(commit.ok(), Some(Want::Any(ReadMode::Primary)));
     }
 }
 
