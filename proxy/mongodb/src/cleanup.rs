@@ -30,7 +30,14 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Cleaner {
     waiting: RefCell<VecDeque<(Cleanup, Rc<MongodbUpstream>)>>,
-    running: Cell<usize>,
+    running: Rc<Cell<usize>>,
+}
+
+impl Cleaner {
+    fn place(&self) -> Place {
+        self.running.set(self.running.get() + 1);
+        Place(self.running.clone())
+    }
 }
 
 fn kind(cleanup: &Cleanup) -> &'static str {
@@ -52,30 +59,20 @@ pub(crate) fn clean(service: &Rc<Service>, upstream: &Rc<MongodbUpstream>, clean
     }
     let wanted = cleaner.waiting.borrow().len().min(RUNNING_MAX.saturating_sub(cleaner.running.get()));
     for _ in 0..wanted {
-        weir_engine::spawn(run(Running::new(service.clone()))).detach();
+        weir_engine::spawn(run(service.clone(), cleaner.place())).detach();
     }
 }
 
 /// A place among those that run, until it is dropped: a panic gives it back.
-struct Running(Rc<Service>);
+struct Place(Rc<Cell<usize>>);
 
-impl Running {
-    fn new(service: Rc<Service>) -> Self {
-        let running = &service.cleaner.running;
-        running.set(running.get() + 1);
-        Self(service)
-    }
-}
-
-impl Drop for Running {
+impl Drop for Place {
     fn drop(&mut self) {
-        let running = &self.0.cleaner.running;
-        running.set(running.get() - 1);
+        self.0.set(self.0.get() - 1);
     }
 }
 
-async fn run(running: Running) {
-    let service = &running.0;
+async fn run(service: Rc<Service>, _place: Place) {
     loop {
         let next = service.cleaner.waiting.borrow_mut().pop_front();
         let Some((cleanup, upstream)) = next else { break };
@@ -107,5 +104,24 @@ async fn carry_out(cleanup: &Cleanup, upstream: &Rc<MongodbUpstream>) -> &'stati
             server.close(LossCause::Timeout);
             "lost"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn i7_a_panic_gives_its_place_back() {
+        let cleaner = Cleaner::default();
+        let place = cleaner.place();
+        assert_eq!(cleaner.running.get(), 1);
+        let run = catch_unwind(AssertUnwindSafe(move || {
+            let _place = place;
+            panic!("as told");
+        }));
+        assert!(run.is_err() && cleaner.running.get() == 0);
     }
 }

@@ -68,7 +68,10 @@ async fn watch(upstream: Weak<MongodbUpstream>, address: Address) {
         let mut look = servers.watch_ref(number).begin_look();
         let hello = line.look(&servers, number, &mut look).await;
         let Some(held) = upstream.upgrade().filter(|upstream| !upstream.is_retired()) else { return };
-        servers.watch_ref(number).note(look, hello, turn::now());
+        if servers.watch_ref(number).note(look, hello, turn::now()) {
+            // Behind a balancer they would go on.
+            servers.reconsider(number, true);
+        }
         settle(&held);
         let interval = held.own_settings().heartbeat_interval;
         let interval = if held.topology().lacks_primary() { interval.min(ELECTION_INTERVAL) } else { interval };

@@ -30,6 +30,9 @@ use crate::{
 
 /// Derived keys that are remembered: of each upstream user one.
 const DERIVED_KEYS_MAX: usize = 64;
+/// The words of the log about a login at another process than that of the monitor.
+const OTHER_PROCESS: &str = "another process answers than the monitor has found: the server has just started again, or several servers are \
+                             behind this endpoint, which must be one server";
 /// The name under which servers log the gateway.
 pub(crate) const APPLICATION: &str = "weir";
 
@@ -100,6 +103,13 @@ pub struct MongodbServer {
 pub struct ServerState {
     /// Compressors that both sides have agreed on.
     pub(crate) compressors: Vec<Compressor>,
+    /// The process of the server, as it names it.
+    process: Option<[u8; 12]>,
+}
+
+/// The process that a server names in its hello; `None`: it names none, as those before MongoDB 4.4.
+pub(crate) fn process(hello: &ServerHello) -> Option<[u8; 12]> {
+    hello.topology.map(|topology| topology.process_id)
 }
 
 impl MongodbServer {
@@ -139,9 +149,18 @@ impl PooledProtocol for MongodbServer {
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
         let compressors = self.compressors.clone();
         let hello = log_in(stream, (key.identity(target), compressors), &self.keys).await?;
+        let process = process(&hello);
         // A server lists none that was not offered.
         let compressors = hello.compressors.into_iter().filter(|one| self.compressors.contains(one)).collect();
-        Ok(ServerState { compressors })
+        Ok(ServerState { compressors, process })
+    }
+
+    /// Cursors and transactions are looked for at the process that the monitor speaks to.
+    fn admit(&self, state: &ServerState, watch: &ServerWatch) -> Result<(), LoginError> {
+        if watch.is_other(state.process) {
+            return Err(LoginError::Busy { text: OTHER_PROCESS.to_owned() });
+        }
+        Ok(())
     }
 
     /// A server says nothing unasked.

@@ -116,6 +116,7 @@ impl Service {
         settings: MongodbListenerSettings,
         upstream: Rc<MongodbUpstream>,
     ) -> Rc<Self> {
+        shared.enter(|limits| upstream.pins_of_process(limits));
         if core.worker == 0 {
             derive(&settings.users);
             shared.with_pins(|pins| pins.set_limits(settings.shared_pins));
@@ -141,9 +142,21 @@ impl Service {
             derive(&settings.users);
             self.shared.with_pins(|pins| pins.set_limits(settings.shared_pins));
         }
+        let before = self.upstream();
         *self.made.borrow_mut() = Made::new(settings, upstream);
+        if self.sessions.core().worker == 0 {
+            self.leave(&before);
+        }
         self.sessions.update(listener);
         self.sessions.wake_all();
+    }
+
+    /// The listener may have left servers of this upstream: the cursors and transactions of its clients there are given back.
+    fn leave(&self, before: &Rc<MongodbUpstream>) {
+        let left = before.left_for(&self.upstream());
+        let cleanups: Vec<_> =
+            self.shared.with_pins(|pins| left.into_iter().flat_map(|server| pins.take_server(server)).collect());
+        self.clean(before, cleanups);
     }
 
     pub(crate) fn settings(&self) -> Rc<MongodbListenerSettings> {

@@ -19,6 +19,10 @@ pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 pub const QUEUE_WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// From the first byte of a message to its last one. Default 30 s: a message of 48 MB needs 13 Mbit/s.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// From a write that wants no reply to the reply to the ping behind it. Default 5 min, and at most the request timeout: a delete of many
+/// documents takes minutes, and a server that never answers must not keep a connection of its pool for ever. Beyond, the connections of server
+/// and client end: the next request of the client must not overtake the write.
+pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Failures on one connection until it ends. Default 3: drivers close theirs after the first.
 pub const LOGIN_FAILURES_MAX: u32 = 3;
 /// The database of listed users. Default `admin`, which drivers use unless their connection string says otherwise.
@@ -32,7 +36,7 @@ pub const HELD_BYTES_MAX: usize = 1024 * 1024;
 /// Members of a replica set that are used. 50: the most that a set may have.
 pub const MEMBERS_MAX: usize = 50;
 
-/// How clients prove who they are.
+/// How clients prove their identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Auth {
     /// Not at all: the gateway's own login counts.
@@ -63,7 +67,7 @@ pub enum FaceChoice {
 /// A MongoDB listener.
 #[derive(Clone, Debug)]
 pub struct MongodbListenerSettings {
-    /// How clients prove who they are.
+    /// How clients prove their identity.
     pub auth: Auth,
     /// Users and their passwords, for [`Auth::Scram`] and [`Auth::Plain`].
     pub users: Arc<Users>,
@@ -93,6 +97,8 @@ pub struct MongodbListenerSettings {
     pub queue_wait_timeout: Duration,
     /// Longest time from a request to the end of its reply; `None`: no limit. A getMore of a change stream waits for its changes.
     pub request_timeout: Option<Duration>,
+    /// See [`SETTLE_TIMEOUT`].
+    pub settle_timeout: Duration,
     /// Longest silence of a client between requests; `None`: no limit.
     pub client_idle_timeout: Option<Duration>,
     /// See [`HELD_BYTES_MAX`]; at least 64 KiB.
@@ -117,6 +123,7 @@ impl Default for MongodbListenerSettings {
             message_timeout: MESSAGE_TIMEOUT,
             queue_wait_timeout: QUEUE_WAIT_TIMEOUT,
             request_timeout: None,
+            settle_timeout: SETTLE_TIMEOUT,
             client_idle_timeout: None,
             held_bytes_max: HELD_BYTES_MAX,
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, Once, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -30,6 +30,8 @@ pub struct ListenerShared {
     /// Those of clients that see a mongos. A plain command does not come here: only getMore, killCursors, transactions, and replies with
     /// a cursor take the lock, for well under a microsecond.
     pins: Mutex<Pins>,
+    /// They are beside those of the other listeners.
+    entered: Once,
     presented: Mutex<Presented>,
     /// Grows with each change of the presentation.
     version: AtomicU64,
@@ -54,6 +56,7 @@ impl Default for ListenerShared {
         entropy::fill(&mut run);
         Self {
             pins: Mutex::new(Pins::new(PinLimits::SHARED)),
+            entered: Once::new(),
             presented: Mutex::new(Presented { run, presentation: None, servers: Vec::new() }),
             version: AtomicU64::new(0),
             has_state_changed: AtomicBool::new(false),
@@ -63,6 +66,11 @@ impl Default for ListenerShared {
 }
 
 impl ListenerShared {
+    /// The first worker puts the pins beside those of the other listeners of the process. Call it before there is a client.
+    pub(crate) fn enter(&self, beside: impl FnOnce(PinLimits) -> Pins) {
+        self.entered.call_once(|| *lock(&self.pins) = beside(PinLimits::SHARED));
+    }
+
     /// Works on the cursors and transactions.
     pub(crate) fn with_pins<R>(&self, act: impl FnOnce(&mut Pins) -> R) -> R {
         act(&mut lock(&self.pins))
@@ -156,9 +164,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use weir_mongodb_session::face::WireVersions;
+    use weir_base::time::Time;
+    use weir_mongodb_session::{
+        face::WireVersions,
+        pins::{SessionKey, TransactionRoute},
+        users::{Identity, Owner},
+    };
 
     use super::*;
+    use crate::upstream::ProcessShare;
+
+    /// Two listeners of one process may lead to one server with one login.
+    #[test]
+    fn m20_a_transaction_of_another_listeners_user_is_out_of_reach() {
+        let (process, one, other) = (ProcessShare::default(), ListenerShared::default(), ListenerShared::default());
+        let owner = |name: &str| -> Owner { Some(Arc::new(Identity::new(b"admin", name.as_bytes()))) };
+        let key = |name: &str| SessionKey { owner: owner(name), session: [7; 16] };
+        for shared in [&one, &other, &one] {
+            shared.enter(|limits| process.pins_beside(limits));
+        }
+        one.with_pins(|pins| pins.begin_transaction(key("ann"), 1, ServerId(3), Time::ZERO));
+        one.enter(|limits| process.pins_beside(limits));
+        let route = |shared: &ListenerShared, name: &str| shared.with_pins(|pins| pins.transaction(&key(name), 1));
+        assert_eq!(route(&one, "ann"), TransactionRoute::Server(ServerId(3)), "the first call counts");
+        assert_eq!(route(&other, "ben"), TransactionRoute::Foreign);
+        assert_eq!(route(&other, "ann"), TransactionRoute::Unknown);
+    }
 
     fn promise(max: i32) -> Promise {
         Promise { wire: WireVersions { min: 0, max }, session_timeout_minutes: Some(30), is_standalone: false }

@@ -16,7 +16,10 @@ use std::{
 
 use weir_engine::settings::Address;
 use weir_listener::CoreShare;
-use weir_mongodb_session::{ReadMode, pins::ServerId};
+use weir_mongodb_session::{
+    ReadMode,
+    pins::{PinLimits, Pins, ServerId},
+};
 use weir_upstream::{
     EndpointShare, UpstreamMetrics,
     pooled::{Pool, PooledUpstream},
@@ -27,7 +30,7 @@ use crate::{
     monitor,
     preference::Preference,
     server::{HelloProbe, MongodbServer, PoolKey},
-    settings::MongodbUpstreamSettings,
+    settings::{MEMBERS_MAX, MongodbUpstreamSettings},
     topology::{Election, Topology},
     watch::ServerWatch,
 };
@@ -40,6 +43,8 @@ type Member = (Address, Arc<EndpointShare>);
 
 /// The members of one upstream as all workers know them.
 struct Members {
+    /// The settings of the upstream.
+    settings: UpstreamSettings,
     /// The seeds that they were found by.
     seeds: Vec<Member>,
     /// The name of the set.
@@ -60,6 +65,12 @@ impl Members {
         *newest
     }
 
+    /// Those that are no seeds.
+    fn found(&self) -> Vec<Member> {
+        let is_found = |member: &&Member| !self.seeds.iter().any(|(seed, _)| *seed == member.0);
+        self.list().iter().filter(is_found).cloned().collect()
+    }
+
     fn list(&self) -> MutexGuard<'_, Vec<Member>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,24 +83,62 @@ impl Members {
     }
 }
 
-/// The members of all upstreams of the process. Clones share them.
+/// The state that all upstreams and listeners of the process share. Clones share it.
 #[derive(Clone, Default)]
-pub struct ProcessShare(Arc<Mutex<HashMap<Arc<str>, Arc<Members>>>>);
+pub struct ProcessShare(Arc<Process>);
+
+struct Process {
+    /// The members of each upstream.
+    members: Mutex<HashMap<Arc<str>, Arc<Members>>>,
+    /// No pins, and the index of sessions that all listeners share.
+    pins: Mutex<Pins>,
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self { members: Mutex::default(), pins: Mutex::new(Pins::new(PinLimits::SHARED)) }
+    }
+}
 
 impl ProcessShare {
-    /// The members of that upstream, which the first worker with these seeds makes.
-    fn members(&self, name: &Arc<str>, seeds: Vec<Member>, set_name: Option<&str>) -> Arc<Members> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(name).filter(|known| known.are_of(&seeds, set_name)) {
+    /// The members of the upstream with these settings, which the first worker with these seeds makes.
+    fn members(&self, settings: &UpstreamSettings, seeds: Vec<Member>, set_name: Option<&str>) -> Arc<Members> {
+        let mut all = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(&settings.name).filter(|known| known.are_of(&seeds, set_name)) {
             return known.clone();
         }
-        let (list, version) = (Mutex::new(seeds.clone()), AtomicU64::new(0));
-        // Other seeds of the same set do not undo an election.
-        let before = all.get(name).filter(|before| set_name.is_some() && before.set_name.as_deref() == set_name);
+        let before = all.get(&settings.name);
+        // Other seeds of the same set undo no election, and lose no member.
+        let before = before.filter(|before| set_name.is_some() && before.set_name.as_deref() == set_name);
+        let mut list = seeds.clone();
+        for (address, share) in before.iter().flat_map(|before| before.found()) {
+            let share = share.after_reload(before.map_or(settings, |before| &before.settings), settings);
+            let has_room = list.len() < MEMBERS_MAX;
+            match list.iter_mut().find(|(own, _)| *own == address) {
+                Some(seed) => seed.1 = share,
+                None if has_room => list.push((address, share)),
+                None => {}
+            }
+        }
         let newest = Mutex::new(before.and_then(|before| before.newest(None)));
-        let made = Arc::new(Members { seeds, set_name: set_name.map(str::to_owned), list, version, newest });
-        all.insert(name.clone(), made.clone());
+        let (settings, set_name) = (settings.clone(), set_name.map(str::to_owned));
+        let (list, version) = (Mutex::new(list), AtomicU64::new(0));
+        let made = Arc::new(Members { settings, seeds, set_name, list, version, newest });
+        all.insert(made.settings.name.clone(), made.clone());
         made
+    }
+
+    /// The servers of that upstream as they are known now, with the state of each: its endpoints, or the members that its set has named. `None`:
+    /// no worker has it.
+    pub fn servers_of(&self, upstream: &str) -> Option<Vec<(Address, Arc<EndpointShare>)>> {
+        let all = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = all.get(upstream)?;
+        Some(members.list().clone())
+    }
+
+    /// No pins, beside those of all listeners.
+    pub(crate) fn pins_beside(&self, limits: PinLimits) -> Pins {
+        self.0.pins.lock().unwrap_or_else(PoisonError::into_inner).beside(limits)
     }
 }
 
@@ -99,6 +148,7 @@ pub struct MongodbUpstream {
     settings: UpstreamSettings,
     own: MongodbUpstreamSettings,
     key: PoolKey,
+    process: ProcessShare,
     members: Arc<Members>,
     servers: RefCell<Rc<Servers>>,
     /// The pool of the gateway's own login there.
@@ -128,7 +178,7 @@ impl MongodbUpstream {
         watches: bool,
     ) -> io::Result<Rc<Self>> {
         let seeds = settings.endpoints.iter().cloned().zip(shares.iter().cloned()).collect();
-        let members = process.members(&settings.name, seeds, own.replica_set.as_deref());
+        let members = process.members(&settings, seeds, own.replica_set.as_deref());
         let version = members.version.load(Relaxed);
         let servers = make(core, &settings, &own, &members, watches)?;
         let key = PoolKey::new(&own);
@@ -138,6 +188,7 @@ impl MongodbUpstream {
             key,
             settings,
             own,
+            process: process.clone(),
             members,
             servers: RefCell::new(servers),
             version: Cell::new(version),
@@ -266,6 +317,20 @@ impl MongodbUpstream {
         (0..Self::count(&servers)).find(|number| servers.watch_ref(*number).id() == server)
     }
 
+    /// Servers of this upstream that another one does not have.
+    pub(crate) fn left_for(self: &Rc<Self>, other: &Rc<Self>) -> Vec<ServerId> {
+        if Rc::ptr_eq(self, other) {
+            return Vec::new();
+        }
+        let others = other.server_ids();
+        self.server_ids().into_iter().filter(|server| !others.contains(server)).collect()
+    }
+
+    /// No pins, beside those of all listeners of the process.
+    pub(crate) fn pins_of_process(&self, limits: PinLimits) -> Pins {
+        self.process.pins_beside(limits)
+    }
+
     /// All servers of now.
     pub(crate) fn server_ids(self: &Rc<Self>) -> Vec<ServerId> {
         let servers = self.servers();
@@ -286,4 +351,39 @@ fn make(
     let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), settings.name.clone());
     let probe = watches.then_some(HelloProbe);
     Servers::new(settings, own.pool.clone(), MongodbServer::new(own), &shares, metrics, probe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().expect("an address")
+    }
+
+    fn seeds(all: &[&str]) -> Vec<Member> {
+        all.iter().map(|seed| (address(seed), Arc::default())).collect()
+    }
+
+    #[test]
+    fn members_that_were_found_stay_when_the_seeds_change() {
+        let process = ProcessShare::default();
+        let settings = UpstreamSettings::new("set", vec![address("10.0.0.1:27017")]);
+        assert!(process.servers_of("set").is_none());
+        let first = process.members(&settings, seeds(&["10.0.0.1:27017"]), Some("rs0"));
+        let found: Member = (address("10.0.0.2:27017"), Arc::default());
+        *first.list() = vec![found.clone()];
+        let shown = process.servers_of("set").expect("its members");
+        assert!(shown.len() == 1 && Arc::ptr_eq(&shown[0].1, &found.1), "operators see the members");
+        let now = process.members(&settings, seeds(&["10.0.0.1:27017", "10.0.0.3:27017"]), Some("rs0"));
+        let list = now.list().clone();
+        let known: Vec<_> = list.iter().map(|(address, _)| address.to_string()).collect();
+        assert_eq!(known, ["10.0.0.1:27017", "10.0.0.3:27017", "10.0.0.2:27017"]);
+        assert!(Arc::ptr_eq(&list[2].1, &found.1), "with all that is known of it");
+        let now = process.members(&settings, seeds(&["10.0.0.2:27017"]), Some("rs0"));
+        let list = now.list().clone();
+        assert!(list.len() == 1 && Arc::ptr_eq(&list[0].1, &found.1), "also as a seed");
+        let other = process.members(&settings, seeds(&["10.0.0.1:27017"]), Some("rs1"));
+        assert_eq!(other.list().len(), 1, "another set");
+    }
 }

@@ -131,6 +131,13 @@ impl ServerWatch {
         }
     }
 
+    /// The last look has found another process than this one. False where either names none: nothing shows it.
+    pub(crate) fn is_other(&self, process: Option<[u8; 12]>) -> bool {
+        let standing = lock(&self.standing);
+        let known = standing.hello.as_deref().and_then(crate::server::process);
+        known.zip(process).is_some_and(|(known, process)| known != process)
+    }
+
     /// A number that grows with each change.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Relaxed)
@@ -146,16 +153,15 @@ impl ServerWatch {
         Look { doubts: self.doubts.load(SeqCst), is_fresh: false }
     }
 
-    /// A look is over; `None`: the server gave no reply.
-    pub(crate) fn note(&self, look: Look, hello: Option<ServerHello>, now: Time) {
+    /// A look is over; `None`: the server gave no reply. True: it is another server now, and connections to the one before serve nobody.
+    pub(crate) fn note(&self, look: Look, hello: Option<ServerHello>, now: Time) -> bool {
         let mut standing = lock(&self.standing);
-        let was_reachable = standing.is_reachable;
+        let (was_reachable, mut is_new) = (standing.is_reachable, false);
         standing.is_looked_at = true;
         standing.is_reachable = hello.is_some();
         if let Some(hello) = hello {
-            let is_new = standing.hello.as_deref().is_some_and(|before| {
-                let run = |hello: &ServerHello| hello.topology.map(|topology| topology.process_id);
-                match (run(before), run(&hello)) {
+            is_new = standing.hello.as_deref().is_some_and(|before| {
+                match (crate::server::process(before), crate::server::process(&hello)) {
                     (Some(before), Some(now)) => before != now,
                     // A process that does not name itself may be another one behind a break.
                     _ => look.is_fresh || !was_reachable,
@@ -171,6 +177,7 @@ impl ServerWatch {
         }
         drop(standing);
         self.changes.fetch_add(1, Relaxed);
+        is_new
     }
 }
 
@@ -203,6 +210,22 @@ mod tests {
         assert_eq!(watch.id(), first, "its connections broke, and it is the same process");
         note(&watch, Some(hello(2)));
         assert_ne!(watch.id(), first);
+    }
+
+    #[test]
+    fn one_endpoint_is_one_process() {
+        let watch = ServerWatch::default();
+        let of = |run: u8| Some([run; 12]);
+        assert!(!watch.is_other(of(1)), "none has been found yet");
+        note(&watch, Some(hello(1)));
+        assert!(watch.is_other(of(2)) && !watch.is_other(of(1)) && !watch.is_other(None));
+        note(&watch, None);
+        assert!(watch.is_other(of(2)), "no look has found it");
+        assert!(watch.note(watch.begin_look(), Some(hello(2)), Time::ZERO), "it has started again");
+        assert!(watch.is_other(of(1)) && !watch.is_other(of(2)));
+        assert!(!watch.note(watch.begin_look(), Some(hello(2)), Time::ZERO));
+        note(&watch, Some(ServerHello::default()));
+        assert!(!watch.is_other(of(1)), "it names none");
     }
 
     #[test]

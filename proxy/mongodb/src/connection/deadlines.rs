@@ -14,13 +14,23 @@ use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_mongodb_session::face::Face;
 
 use super::{
-    lease::PINS_INTERVAL,
+    lease::{Link, PINS_INTERVAL},
     life::{Life, Stage},
 };
+use crate::settings::MongodbListenerSettings;
 
-/// Bytes that a client must take within [`limits::WRITE_IDLE_TIMEOUT`] while it holds a server and more wait for it. Default 64 KiB, about
-/// 1 KiB a second: a client that takes single bytes would keep a server from all others, and without a server any progress counts.
+/// Bytes that a client must take within [`limits::WRITE_IDLE_TIMEOUT`] while it holds a server and more wait for it, or the rest of a reply that
+/// was taken in front of it. Default 64 KiB, about 1 KiB a second: a client that takes single bytes would keep a server, or a part of the byte
+/// budget, from all others. Otherwise any progress counts.
 const TAKEN_BYTES_MIN: u64 = 64 * 1024;
+
+/// How often it is looked whether others wait for the server of a client that takes its reply slowly. Default 100 ms.
+const REST_LOOK: Duration = Duration::from_millis(100);
+
+/// The time of a request that wants no reply, up to the reply to the ping behind it.
+fn settle_limit(settings: &MongodbListenerSettings) -> Duration {
+    settings.request_timeout.map_or(settings.settle_timeout, |limit| limit.min(settings.settle_timeout))
+}
 
 /// A client takes too little of its replies.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +54,9 @@ impl Stall {
 
 impl Life<'_> {
     pub(super) fn arm(&mut self, deadline: &Deadline) {
-        let least = if self.lease.server.is_some() { TAKEN_BYTES_MIN } else { 1 };
         let backlog = self.output.is_congested().then(|| self.output.progress());
+        self.has_rest &= backlog.is_some();
+        let least = if self.lease.server.is_some() || self.has_rest { TAKEN_BYTES_MIN } else { 1 };
         self.stalled = Stall::of(self.stalled, backlog, least, turn::now());
         let due = self.due();
         if self.armed != Some(due) {
@@ -60,9 +71,10 @@ impl Life<'_> {
             Stage::Punished(until, _) | Stage::Answering(until, ..) => *until,
             Stage::Awaiting => self.session.deadline().unwrap_or(Time::NEVER),
             Stage::Unpresented => self.active.saturating_add(settings.queue_wait_timeout),
-            Stage::Replying | Stage::Relaying | Stage::Flushing => {
+            Stage::Replying | Stage::Relaying => {
                 settings.request_timeout.map_or(Time::NEVER, |limit| self.lease.wanted.saturating_add(limit))
             }
+            Stage::Flushing => self.lease.wanted.saturating_add(settle_limit(settings)),
             Stage::Request if self.input.is_empty() && self.session.face().is_some() => {
                 let idle = settings.client_idle_timeout;
                 idle.map_or(Time::NEVER, |limit| self.active.saturating_add(limit))
@@ -82,7 +94,13 @@ impl Life<'_> {
         if self.connection.service.sessions.drain_state() == Drain::Gentle && self.lease.server.is_none() {
             due = due.min(self.active.saturating_add(DRAIN_GAP));
         }
-        due.min(self.pins_due())
+        due.min(self.rest_due()).min(self.pins_due())
+    }
+
+    /// While a client takes its reply slowly, others may come to wait for its server.
+    fn rest_due(&self) -> Time {
+        let is_held = matches!(self.stage, Stage::Replying) && matches!(self.lease.server, Some(Link::Pooled(_)));
+        if self.stalled.is_some() && is_held { turn::now().saturating_add(REST_LOOK) } else { Time::NEVER }
     }
 
     /// A client has its time up to its first hello, and again for a login from its beginning. One that says hello and has no need of a login
@@ -165,11 +183,10 @@ impl Life<'_> {
                 self.connection.service.metrics.shed("upstream_unreachable");
                 Err(CloseReason::of_upstream("upstream_unreachable"))
             }
-            Stage::Replying | Stage::Relaying | Stage::Flushing
-                if is_over(settings.request_timeout, self.lease.wanted) =>
-            {
+            Stage::Replying | Stage::Relaying if is_over(settings.request_timeout, self.lease.wanted) => {
                 self.on_reply_overdue()
             }
+            Stage::Flushing if is_over(Some(settle_limit(&settings)), self.lease.wanted) => self.on_reply_overdue(),
             Stage::Request
                 if self.input.is_empty()
                     && self.session.face().is_some()

@@ -148,6 +148,14 @@ impl Link {
     pub(super) fn close(self, cause: LossCause) {
         match self {
             Self::Pooled(server) => server.close(cause),
+            Self::Own(mut line) => line.counted.ends_by(cause),
+        }
+    }
+
+    /// Nothing was sent on it.
+    fn give_back(self) {
+        match self {
+            Self::Pooled(server) => server.give_back(Condition::Clean),
             Self::Own(line) => drop(line),
         }
     }
@@ -303,6 +311,12 @@ impl Life<'_> {
             server.close(LossCause::Retired);
             return Ok(());
         };
+        // Its next connection may be faster than this request, which has waited: the client must not see an old write behind a new one.
+        if !self.is_unacknowledged && self.has_left() {
+            self.stage = Stage::Routed(routed);
+            server.give_back();
+            return Err(CloseReason::ClientClosed);
+        }
         self.attach(server);
         if let Some(compressor) = routed.packed {
             let (inflated, packed) = (std::mem::take(&mut self.inflated), std::mem::take(&mut self.packed));

@@ -79,7 +79,7 @@ impl Life<'_> {
     }
 }
 
-/// Gives back what a client has left at the server at which it has logged in itself: no other connection may do that.
+/// Gives back the cursors and transactions that a client has left at the server at which it has logged in itself: no other connection may do that.
 async fn clean_up(mut line: Box<OwnLine>, cleanups: Vec<Cleanup>) {
     let server = line.server;
     let all = async {

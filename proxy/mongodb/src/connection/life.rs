@@ -86,6 +86,8 @@ enum Event {
     Gone,
     /// The idle connection of the client's own to a server has ended.
     OwnLost,
+    /// The output has room again.
+    Relieved,
     Overdue,
 }
 
@@ -150,6 +152,10 @@ pub(super) struct Life<'a> {
     watch: PeerWatch,
     /// The client takes too little.
     pub(super) stalled: Option<Stall>,
+    /// The rest of a reply was taken in front of the client.
+    pub(super) has_rest: bool,
+    /// The next request is here, and waits until the client has taken the replies before it.
+    pub(super) is_held_back: bool,
     streak: u32,
     /// The deadline as it is set. `None`: it has passed, and is set once more.
     pub(super) armed: Option<Time>,
@@ -213,6 +219,8 @@ impl<'a> Life<'a> {
             charged: 0,
             watch: stream.reader.peer_watch(),
             stalled: None,
+            has_rest: false,
+            is_held_back: false,
             streak: 0,
             armed: Some(Time::NEVER),
             busy: None,
@@ -254,7 +262,12 @@ impl Life<'_> {
         }
         // The client takes nothing: no more is taken from either side.
         let has_room = self.output.poll_relieved(context).is_ready();
-        if let Some(event) = self.poll_server(context, has_room) {
+        if has_room && std::mem::take(&mut self.is_held_back) {
+            return Poll::Ready(Event::Relieved);
+        }
+        let takes_rest = !has_room && self.may_take_rest();
+        self.has_rest |= takes_rest;
+        if let Some(event) = self.poll_server(context, has_room || takes_rest) {
             return Poll::Ready(event);
         }
         let reads_client = match &self.stage {
@@ -281,7 +294,13 @@ impl Life<'_> {
     /// would do all of it.
     fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
         let has_ended = self.watch.poll_ended(context).is_ready();
-        if !has_ended || !self.is_unacknowledged || !matches!(self.stage, Stage::Routed(_) | Stage::Flushing) {
+        let is_wanted = match &self.stage {
+            Stage::Routed(_) | Stage::Sending(_) | Stage::Flushing => self.is_unacknowledged,
+            // Its output is congested. Such a write may be in the part that is not read yet.
+            Stage::Request | Stage::Skipping(_) => true,
+            _ => false,
+        };
+        if !has_ended || !is_wanted {
             return has_ended;
         }
         if self.gone_since.is_none() {
@@ -292,12 +311,17 @@ impl Life<'_> {
         self.watch.poll_broken(context).is_ready()
     }
 
-    /// Events of the servers, and of other threads.
-    fn poll_server(&mut self, context: &mut Context<'_>, has_room: bool) -> Option<Event> {
+    /// The client has left, by the knowledge of the kernel: the last look at all sockets may be older.
+    pub(super) fn has_left(&self) -> bool {
+        self.watch.has_ended_now()
+    }
+
+    /// Events of the servers, and of other threads. `takes_reply`: more of a reply may come.
+    fn poll_server(&mut self, context: &mut Context<'_>, takes_reply: bool) -> Option<Event> {
         match &mut self.stage {
             Stage::Replying | Stage::Sending(_) | Stage::Relaying | Stage::Flushing if self.lease.server.is_some() => {
                 // A reply within a request is a mistake, and shows that the connection is over.
-                if (has_room || !matches!(self.stage, Stage::Replying))
+                if (takes_reply || !matches!(self.stage, Stage::Replying))
                     && let Poll::Ready(received) = self.lease.poll_receive(context)
                 {
                     self.streak += 1;
@@ -334,6 +358,7 @@ impl Life<'_> {
             Event::Acquired(Err(error)) => self.on_acquire_failed(&error)?,
             Event::Keys(keys) => self.on_keys(&keys)?,
             Event::OwnLost => return Err(CloseReason::of_upstream("mongodb_server_lost")),
+            Event::Relieved => self.go_on()?,
             Event::Overdue => self.on_overdue()?,
         }
         let cleanups = self.session.cleanups();
@@ -404,8 +429,8 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// A reload may have given the listener another upstream. The client moves there between two exchanges. Its cursors and transactions
-    /// stay where they are, and are lost with their servers if these are gone.
+    /// A reload may have given the listener another upstream. The client moves there between two exchanges. Its cursors and transactions stay
+    /// where they are if the new upstream has their servers, and are given back otherwise.
     pub(super) fn follow_upstream(&mut self) {
         let now = self.scene.service.upstream();
         let is_free = matches!(self.stage, Stage::Request | Stage::Awaiting | Stage::Unpresented);
@@ -414,7 +439,11 @@ impl Life<'_> {
         if is_other && is_free {
             *self.connection.upstream.borrow_mut() = Some(now.clone());
             self.connection.handle.entry().details().upstream = now.name().to_string();
-            self.upstream = now;
+            let before = std::mem::replace(&mut self.upstream, now);
+            // Those that clients share are given back by one worker.
+            before.left_for(&self.upstream).into_iter().for_each(|server| self.session.leave_server(server));
+            let cleanups = self.session.cleanups();
+            self.scene.service.clean(&before, cleanups);
         }
     }
 

@@ -15,7 +15,7 @@ use weir_listener::CloseReason;
 use weir_mongodb_codec::{frame::Framer, header::Header, message::Message};
 use weir_mongodb_session::{AfterRelay, ReadMode, Want, pins::ServerId, server_login::MESSAGE_BYTES_MAX};
 use weir_sasl::KeyCache;
-use weir_upstream::pooled::AcquireError;
+use weir_upstream::pooled::{AcquireError, OwnConnection};
 
 use super::{
     lease::{Link, NoServer},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     preference::Preference,
-    server::{log_in, stranger},
+    server::{log_in, process, stranger},
     upstream::MongodbUpstream,
 };
 
@@ -31,6 +31,8 @@ use crate::{
 pub(super) struct OwnLine {
     pub(super) stream: Stream,
     pub(super) server: ServerId,
+    /// It is of no pool, and counted by itself.
+    pub(super) counted: OwnConnection,
 }
 
 /// Makes such a connection, to the primary.
@@ -55,13 +57,19 @@ async fn connect(upstream: Rc<MongodbUpstream>, deadline: Time) -> Result<Link, 
 async fn open(upstream: &Rc<MongodbUpstream>, number: usize) -> Result<OwnLine, NoServer> {
     let servers = upstream.servers();
     let refused = |refusal| NoServer::Pool(AcquireError { refusal, endpoint: Some(number), words: None });
-    let server = servers.watch_ref(number).id();
+    let (server, begun) = (servers.watch_ref(number).id(), turn::now());
     let (mut stream, target) = servers.connect_aside(number).await.map_err(refused)?;
     let keys = RefCell::new(KeyCache::new(1, [0; 32]));
     let limit = servers.settings().connect_timeout;
     match timeout(limit, log_in(&mut stream, stranger(target.has_tls()), &keys)).await {
-        Ok(Ok(_)) => Ok(OwnLine { stream, server }),
-        _ => Err(refused(PoolRefusal::Unreachable)),
+        Ok(Ok(hello)) if !servers.watch_ref(number).is_other(process(&hello)) => {
+            let counted = servers.count_own(number, &stream, turn::now().since(begun));
+            Ok(OwnLine { stream, server, counted })
+        }
+        _ => {
+            servers.watch_ref(number).suspect();
+            Err(refused(PoolRefusal::Unreachable))
+        }
     }
 }
 

@@ -75,6 +75,11 @@ impl Replies {
         self.is_begun
     }
 
+    /// Bytes of the present reply that are still to come; `None`: none has begun, or its length is not known yet.
+    pub(super) fn left(&self) -> Option<usize> {
+        (!self.framer.is_between_messages()).then(|| self.framer.left())
+    }
+
     /// Bytes that are held.
     pub(super) fn held_bytes(&self) -> usize {
         self.held.capacity()

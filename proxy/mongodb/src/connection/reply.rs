@@ -50,6 +50,20 @@ impl Sink for ToClient<'_> {
 }
 
 impl Life<'_> {
+    /// The client takes its reply slowly, others wait for its server, and the byte budget has room for the rest: it is taken now, and the server
+    /// is free behind it. At least half of the budget stays free for requests and for readers in time.
+    pub(super) fn may_take_rest(&self) -> bool {
+        let Some(Link::Pooled(server)) = self.lease.server.as_ref().filter(|_| matches!(self.stage, Stage::Replying))
+        else {
+            return false;
+        };
+        let Some(left) = self.lease.replies.left() else { return false };
+        server.is_awaited()
+            && !self.session.may_stream()
+            && self.connection.service.sessions.core().bytes.is_half_free()
+            && has_room_for(&self.connection.handle, left)
+    }
+
     /// Bytes of the server.
     pub(super) fn on_server_bytes(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         match self.stage {
@@ -145,7 +159,9 @@ impl Life<'_> {
         if self.is_outdated {
             self.follow_upstream();
         }
-        self.go_on()
+        // A server for its next request would wait for the client as well.
+        self.is_held_back = self.output.is_congested() && !self.input.is_empty();
+        if self.is_held_back { Ok(()) } else { self.go_on() }
     }
 
     /// The server broke a rule: its connection ends.

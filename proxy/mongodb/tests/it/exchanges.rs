@@ -1,6 +1,10 @@
 //! Requests and their replies, also when a side leaves.
 
-use std::{net::Shutdown, time::Duration};
+use std::{
+    net::Shutdown,
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
 
 use weir_mongodb_codec::{
     bson::{self, Document},
@@ -9,7 +13,7 @@ use weir_mongodb_codec::{
 };
 
 use crate::support::{
-    Gateway, Setup, command, greeted, inner, integer, is_ok,
+    Client, Gateway, Setup, command, greeted, inner, integer, is_ok,
     server::{Act, Says, Server},
     until,
 };
@@ -377,4 +381,95 @@ fn a_write_with_a_reply_is_not_sent_for_a_client_that_has_closed() {
     drop(writer);
     assert!(is_ok(&busy.message().expect("its reply")) && is_ok(&busy.find()));
     assert_eq!(server.count("insert"), 0);
+}
+
+#[test]
+fn writes_without_a_reply_behind_replies_that_wait_go_on_when_their_client_has_closed() {
+    const HELLOS: i32 = 2_000;
+    let server = Server::standalone(|seen| if seen.name == "insert" { Act::Silence } else { Act::ok() });
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut client = greeted(&gateway);
+    let hello = |id| {
+        command(id, Flags::empty(), |body| {
+            body.int32("hello", 1);
+            body.string("$db", "admin");
+        })
+    };
+    let mut all: Vec<u8> = (100..100 + HELLOS).flat_map(hello).collect();
+    all.extend(command(99, Flags::MORE_TO_COME, |body| {
+        body.string("insert", "orders");
+        body.string("$db", "shop");
+    }));
+    client.send(&all);
+    client.stream.shutdown(Shutdown::Write).expect("an open socket");
+    // The gateway sees the end while the replies are in the way.
+    std::thread::sleep(Duration::from_millis(100));
+    let replies = std::iter::from_fn(|| client.message()).count();
+    assert_eq!(replies, HELLOS as usize);
+    until("the write has come", || server.count("insert") == 1);
+}
+
+#[test]
+fn s5_a_request_that_has_waited_is_not_sent_for_a_client_that_has_just_left() {
+    let (reply, replying) = mpsc::channel::<()>();
+    let replying = Mutex::new(replying);
+    let server = Server::standalone(move |seen| {
+        if seen.name == "find" {
+            let _ = replying.lock().unwrap().recv_timeout(Duration::from_secs(5));
+        }
+        Act::ok()
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let (mut busy, mut writer) = (greeted(&gateway), greeted(&gateway));
+    let send = |client: &mut Client, name: &'static str| {
+        let id = client.next_id();
+        client.send(&command(id, Flags::empty(), |body| {
+            body.string(name, "orders");
+            body.string("$db", "shop");
+        }));
+    };
+    send(&mut busy, "find");
+    until("the one connection is busy", || server.count("find") == 1);
+    send(&mut writer, "insert");
+    until("the write waits", || gateway.gauge("gateway_lane_pool_waiters", &[]) == 1);
+    // One look at all sockets finds the reply, and the client leaves behind it, before its request has the connection.
+    gateway.stall(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(50));
+    reply.send(()).expect("the server waits");
+    gateway.pause(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(200));
+    drop(writer);
+    assert!(is_ok(&busy.message().expect("its reply")));
+    send(&mut busy, "count");
+    assert!(is_ok(&busy.message().expect("the connection is free")));
+    assert_eq!(server.count("insert"), 0);
+}
+
+#[test]
+fn cursors_are_given_back_when_their_listener_moves_to_another_upstream() {
+    let of = |id| {
+        Server::standalone(move |seen| match &*seen.name {
+            "find" => Act::batch("firstBatch", id),
+            _ => Act::ok(),
+        })
+    };
+    for is_load_balanced in [false, true] {
+        let (old, new) = (of(98), of(99));
+        let gateway = Gateway::start(Setup::new(&[old.address]));
+        let mut client = gateway.client();
+        client.hello(is_load_balanced);
+        assert!(is_ok(&client.find()));
+        gateway.move_to(&[new.address]);
+        until("the cursor is killed where it is", || old.count("killCursors") == 1);
+        let more = client.ask(|body| {
+            body.int64("getMore", 98);
+            body.string("collection", "orders");
+            body.string("$db", "shop");
+        });
+        assert_eq!(integer(&more, "code"), Some(43));
+        assert!(is_ok(&client.find()));
+        assert_eq!((old.count("find"), new.count("find"), new.count("killCursors")), (1, 1, 0));
+    }
 }

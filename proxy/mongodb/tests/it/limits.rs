@@ -358,3 +358,99 @@ fn s12_refused_commands_are_in_the_access_log() {
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
     }
 }
+
+#[test]
+fn a_server_that_answers_nothing_behind_a_write_without_a_reply_keeps_nobody() {
+    let server = Server::standalone(|seen| match &*seen.name {
+        "insert" | "ping" => Act::Silence,
+        _ => Act::ok(),
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    setup.listener.settle_timeout = Duration::from_millis(200);
+    let gateway = Gateway::start(setup);
+    let mut writer = greeted(&gateway);
+    let id = writer.next_id();
+    writer.send(&command(id, Flags::MORE_TO_COME, |body| {
+        body.string("insert", "orders");
+        body.string("$db", "shop");
+    }));
+    let begun = Instant::now();
+    assert!(writer.message().is_none(), "its next request would overtake the write");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(is_ok(&greeted(&gateway).find()), "the place in the pool is free");
+}
+
+#[test]
+fn m12_the_server_of_a_slow_reader_is_free_where_the_budget_has_room_for_its_reply() {
+    for (buffered_bytes, is_free) in [(256 << 20, true), (3 << 20, false)] {
+        let mut reply = Vec::new();
+        message::write(&mut reply, Ids { request: 1, response_to: 0 }, Flags::empty(), |body| {
+            body.string("text", "z".repeat(4 << 20));
+            body.double("ok", 1.0);
+        });
+        let server = Server::standalone(move |seen| match &*seen.name {
+            "find" => Act::Raw(reply.clone()),
+            _ => Act::ok(),
+        });
+        let mut setup = Setup::new(&[server.address]);
+        setup.upstream.pool.pool_size = 1;
+        setup.listener.queue_wait_timeout = Duration::from_secs(3);
+        setup.buffered_bytes = buffered_bytes;
+        let gateway = Gateway::start(setup);
+        let mut slow = greeted(&gateway);
+        let id = slow.next_id();
+        slow.send(&command(id, Flags::empty(), |body| {
+            body.string("find", "orders");
+            body.string("$db", "shop");
+        }));
+        until("the reply has begun", || server.count("find") == 1);
+        let other = greeted(&gateway).ask(|body| {
+            body.string("count", "orders");
+            body.string("$db", "shop");
+        });
+        assert_eq!(is_ok(&other), is_free, "with {buffered_bytes} bytes");
+        assert!(gateway.held().0 <= buffered_bytes);
+        assert_eq!(slow.message().expect("the whole reply").len() >> 20, 4);
+        until("nothing is charged", || gateway.held().0 == 0);
+    }
+}
+
+/// The next request of a client that reads slowly waits for it, even if its bytes are here.
+#[test]
+fn m12_requests_behind_a_reply_that_waits_cost_no_server() {
+    let mut reply = Vec::new();
+    message::write(&mut reply, Ids { request: 1, response_to: 0 }, Flags::empty(), |body| {
+        body.string("text", "z".repeat(4 << 20));
+        body.double("ok", 1.0);
+    });
+    let server = Server::standalone(move |seen| match &*seen.name {
+        "find" => Act::Raw(reply.clone()),
+        _ => Act::ok(),
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.upstream.pool.pool_size = 1;
+    let gateway = Gateway::start(setup);
+    let mut slow = greeted(&gateway);
+    let find = |id| {
+        command(id, Flags::empty(), |body| {
+            body.string("find", "orders");
+            body.string("$db", "shop");
+        })
+    };
+    slow.send(&(100..105).flat_map(find).collect::<Vec<u8>>());
+    until("the first reply has begun", || server.count("find") == 1);
+    let mut other = greeted(&gateway);
+    for _ in 0..5 {
+        let reply = other.ask(|body| {
+            body.string("count", "orders");
+            body.string("$db", "shop");
+        });
+        assert!(is_ok(&reply));
+    }
+    assert_eq!(server.count("find"), 1, "the others wait");
+    for id in 100..105 {
+        let reply = slow.message().expect("a reply");
+        assert_eq!(Message::read(&reply).unwrap().header.response_to, id);
+    }
+}

@@ -122,8 +122,12 @@ fn a_login_that_the_server_checks_passes_and_the_connection_is_the_clients_own()
         body.string("$db", "admin");
     });
     assert!(is_ok(&last) && is_ok(&client.find()));
+    let own = [("upstream", "servers"), ("kind", "pinned")];
+    assert_eq!(gateway.gauge("weir_lanes_open", &own), 1, "operators see its connection");
     let mut stranger = greeted(&gateway);
     assert_eq!(integer(&stranger.find(), "code"), Some(13), "another client has not logged in");
+    drop(client);
+    until("it ends with the client", || gateway.gauge("weir_lanes_open", &own) == 0);
 }
 
 #[test]

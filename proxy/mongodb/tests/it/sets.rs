@@ -246,3 +246,46 @@ fn an_error_of_the_write_concern_makes_a_look_come_at_once() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(full.looks(), before);
 }
+
+#[test]
+fn several_servers_behind_one_endpoint_are_used_as_one() {
+    let server = Server::standalone(|seen| {
+        if seen.name == "find" {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Act::ok()
+    });
+    // The monitor has the first connection.
+    server.change(|says| says.processes = vec![[1; 12], [2; 12]]);
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut clients: Vec<_> = (0..6).map(|_| greeted(&gateway)).collect();
+    for client in &mut clients {
+        let id = client.next_id();
+        client.send(&command(id, Flags::empty(), |body| {
+            body.string("find", "orders");
+            body.string("$db", "shop");
+        }));
+    }
+    assert!(clients.iter_mut().all(|client| is_ok(&client.message().expect("a reply"))));
+    assert!(server.seen().iter().all(|seen| seen.connection % 2 == 0), "one process gets all");
+    let refused = [("upstream", "servers"), ("reason", "greeting")];
+    assert!(gateway.counter("weir_lane_connect_failures_total", &refused) > 0);
+}
+
+#[test]
+fn a_server_that_starts_again_behind_open_connections_is_another_one() {
+    let server = Server::standalone(|seen| match &*seen.name {
+        "find" => Act::batch("firstBatch", 77),
+        _ => Act::ok(),
+    });
+    server.change(|says| says.processes = vec![[1; 12]]);
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut client = greeted(&gateway);
+    assert!(is_ok(&insert(&mut client)));
+    let before = server.seen().last().map(|seen| seen.connection);
+    // As a balancer that sends the monitor elsewhere.
+    server.change(|says| says.processes = vec![[2; 12]]);
+    until("the connection of before is closed", || server.open() == 1);
+    assert!(is_ok(&insert(&mut client)));
+    assert_ne!(server.seen().last().map(|seen| seen.connection), before);
+}

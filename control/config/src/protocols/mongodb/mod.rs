@@ -16,7 +16,7 @@ mod upstream;
 
 use std::time::Duration;
 
-use weir_mongodb::settings::{Compressor, PinLimits};
+use weir_mongodb::settings::{Compressor, PinLimits, SETTLE_TIMEOUT};
 pub(crate) use weir_mongodb::settings::{
     MongodbListenerSettings as ListenerSettings, MongodbUpstreamSettings as UpstreamSettings,
 };
@@ -112,6 +112,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
         message_timeout: section.message_timeout.value.0,
         queue_wait_timeout: section.queue_wait_timeout.value.0,
         request_timeout: limit(&section.request_timeout.value),
+        settle_timeout: SETTLE_TIMEOUT,
         client_idle_timeout: limit(&section.client_idle_timeout.value),
         held_bytes_max: section.held_bytes_max.value.bytes() as usize,
     }

@@ -50,6 +50,12 @@ enum Order {
     /// Bytes that are charged, and open sessions.
     Rest(mpsc::Sender<(u64, usize)>),
     Drain(Drain),
+    /// The listener gets another upstream, with these servers.
+    Move(Vec<SocketAddr>),
+    /// A task of the worker takes this long, and nothing else runs.
+    Stall(Duration),
+    /// The same, at once when the order is heard.
+    Pause(Duration),
     End,
 }
 
@@ -133,6 +139,21 @@ impl Gateway {
         receiver.recv_timeout(PATIENCE).expect("the worker responds")
     }
 
+    /// Lets the listener of the one worker lead to other servers.
+    pub fn move_to(&self, servers: &[SocketAddr]) {
+        self.workers[0].0.send(Order::Move(servers.to_vec()));
+    }
+
+    /// The first worker does nothing for that long: before it next looks at its sockets.
+    pub fn stall(&self, time: Duration) {
+        self.workers[0].0.send(Order::Stall(time));
+    }
+
+    /// The same, right behind its next look at its sockets.
+    pub fn pause(&self, time: Duration) {
+        self.workers[0].0.send(Order::Pause(time));
+    }
+
     /// Begins a drain.
     pub fn drain(&self, drain: Drain) {
         self.workers.iter().for_each(|(orders, _)| orders.send(Order::Drain(drain)));
@@ -153,6 +174,11 @@ impl Gateway {
     /// The value of the counter of that name and these labels.
     pub fn counter(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         self.registry.read().counter(name, labels).unwrap_or(0)
+    }
+
+    /// The value of the gauge of that name and these labels.
+    pub fn gauge(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
+        self.registry.read().gauge(name, labels).unwrap_or(0)
     }
 }
 
@@ -190,6 +216,13 @@ fn start(number: usize, shared: Shared, log: LogWriter) -> (Mailbox<Order>, Opti
                         let _ = sender.send((core.bytes.in_use(), service.sessions().open_count()));
                     }
                     Order::Drain(drain) => service.sessions().drain(drain),
+                    Order::Move(servers) => {
+                        let shares: Vec<Arc<EndpointShare>> = servers.iter().map(|_| Arc::default()).collect();
+                        let upstream = upstream(&core, &shared, "others", (&servers, &shares));
+                        service.update(listener(), shared.setup.listener.clone(), upstream);
+                    }
+                    Order::Stall(time) => weir_engine::spawn(async move { std::thread::sleep(time) }).detach(),
+                    Order::Pause(time) => std::thread::sleep(time),
                     Order::End => return,
                 }
             }
@@ -226,15 +259,28 @@ fn core(worker: usize, shared: &Shared, log: LogWriter) -> CoreShare {
 
 fn service(core: &CoreShare, shared: &Shared) -> Rc<Service> {
     let setup = &shared.setup;
-    let addresses = setup.servers.iter().map(|address| Address::Socket(*address)).collect();
-    let mut settings = UpstreamSettings::new("servers", addresses);
-    settings.health = None;
-    let (process, own) = (&shared.process, setup.upstream.clone());
-    let upstream = MongodbUpstream::new((core, process), settings, own, &shared.shares, core.worker == 0);
-    let bind = Address::Socket(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let listener = ListenerSettings::new("test", bind);
+    let upstream = upstream(core, shared, "servers", (&setup.servers, &shared.shares));
     let parts = (core.clone(), shared.listener.clone());
-    Service::new(parts, listener, setup.listener.clone(), upstream.expect("an upstream"))
+    Service::new(parts, listener(), setup.listener.clone(), upstream)
+}
+
+fn listener() -> ListenerSettings {
+    ListenerSettings::new("test", Address::Socket(SocketAddr::from(([127, 0, 0, 1], 0))))
+}
+
+/// An upstream of that name with these servers.
+fn upstream(
+    core: &CoreShare,
+    shared: &Shared,
+    name: &str,
+    (servers, shares): (&[SocketAddr], &[Arc<EndpointShare>]),
+) -> Rc<MongodbUpstream> {
+    let addresses = servers.iter().map(|address| Address::Socket(*address)).collect();
+    let mut settings = UpstreamSettings::new(name, addresses);
+    settings.health = None;
+    let (process, own) = (&shared.process, shared.setup.upstream.clone());
+    let upstream = MongodbUpstream::new((core, process), settings, own, shares, core.worker == 0);
+    upstream.expect("an upstream")
 }
 
 fn arrival(core: &CoreShare, socket: UnixStream) -> Arrival {

@@ -70,6 +70,8 @@ impl Act {
 pub struct Seen {
     pub name: String,
     pub bytes: Vec<u8>,
+    /// The number of its connection, in the order in which they came.
+    pub connection: usize,
 }
 
 /// The replies to hello.
@@ -82,11 +84,21 @@ pub struct Says {
     pub compressors: Vec<Compressor>,
     /// Bytes behind the reply.
     pub behind: &'static [u8],
+    /// The processes that answer, one connection after the other; empty: none is named.
+    pub processes: Vec<[u8; 12]>,
 }
 
 impl Default for Says {
     fn default() -> Self {
-        Self { set_name: None, is_primary: true, hosts: Vec::new(), wire: 21, compressors: Vec::new(), behind: &[] }
+        Self {
+            set_name: None,
+            is_primary: true,
+            hosts: Vec::new(),
+            wire: 21,
+            compressors: Vec::new(),
+            behind: &[],
+            processes: Vec::new(),
+        }
     }
 }
 
@@ -125,11 +137,11 @@ impl Server {
         let server = Self { inner, address };
         let accepting = server.clone();
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for (connection, stream) in listener.incoming().flatten().enumerate() {
                 let own = accepting.clone();
                 thread::spawn(move || {
                     own.inner.open.fetch_add(1, Ordering::SeqCst);
-                    own.serve(stream);
+                    own.serve(connection, stream);
                     own.inner.open.fetch_sub(1, Ordering::SeqCst);
                 });
             }
@@ -182,7 +194,7 @@ impl Server {
         self.inner.is_deaf.store(is_deaf, Ordering::SeqCst);
     }
 
-    fn serve(&self, mut stream: TcpStream) {
+    fn serve(&self, connection: usize, mut stream: TcpStream) {
         let (mut received, mut buffer, mut id) = (Vec::new(), vec![0; 64 << 10], 0);
         loop {
             while let Ok(Some(piece)) = Framer::default().next(&received) {
@@ -191,7 +203,7 @@ impl Server {
                 }
                 let request: Vec<u8> = received.drain(..piece.bytes).collect();
                 id += 1;
-                let Some(reply) = self.unpack(id, &request) else { return };
+                let Some(reply) = self.unpack((connection, id), &request) else { return };
                 if stream.write_all(&reply).is_err() {
                     self.inner.broken.fetch_add(1, Ordering::SeqCst);
                     return;
@@ -208,12 +220,12 @@ impl Server {
     }
 
     /// A compressed request gets a compressed reply.
-    fn unpack(&self, id: i32, request: &[u8]) -> Option<Vec<u8>> {
-        let Ok(packed) = Compressed::read(request) else { return self.answer(id, request) };
+    fn unpack(&self, at: (usize, i32), request: &[u8]) -> Option<Vec<u8>> {
+        let Ok(packed) = Compressed::read(request) else { return self.answer(at, request) };
         self.inner.packed.fetch_add(1, Ordering::SeqCst);
         let mut plain = Vec::new();
         packed.inflate(&mut plain).expect("a message that inflates");
-        let reply = self.answer(id, &plain)?;
+        let reply = self.answer(at, &plain)?;
         let mut out = Vec::new();
         compressed::write(&mut out, &reply, packed.compressor).expect("a message");
         Some(out)
@@ -224,8 +236,8 @@ impl Server {
         self.inner.packed.load(Ordering::SeqCst)
     }
 
-    /// `None`: close.
-    fn answer(&self, id: i32, request: &[u8]) -> Option<Vec<u8>> {
+    /// `None`: close. The numbers of the connection, and of the request on it.
+    fn answer(&self, (connection, id): (usize, i32), request: &[u8]) -> Option<Vec<u8>> {
         let message = Message::read(request).expect("the gateway sends whole messages");
         let name = String::from_utf8_lossy(Command::read(message.body).expect("a command").name).into_owned();
         let mut out = Vec::new();
@@ -233,11 +245,11 @@ impl Server {
         if matches!(&*name, "hello" | "isMaster") {
             self.inner.looks.fetch_add(1, Ordering::SeqCst);
             let says = self.inner.says.lock().unwrap().clone();
-            message::write(&mut out, ids, Flags::empty(), |body| write_hello(&says, body));
+            message::write(&mut out, ids, Flags::empty(), |body| write_hello(&says, connection, body));
             out.extend_from_slice(says.behind);
             return Some(out);
         }
-        let seen = Seen { name, bytes: request.to_vec() };
+        let seen = Seen { name, bytes: request.to_vec(), connection };
         self.inner.seen.lock().unwrap().push(seen.clone());
         match (self.inner.act)(&seen) {
             Act::Reply(body) => message::write(&mut out, ids, Flags::empty(), body),
@@ -253,7 +265,13 @@ impl Server {
     }
 }
 
-fn write_hello(says: &Says, body: &mut Writer<'_>) {
+fn write_hello(says: &Says, connection: usize, body: &mut Writer<'_>) {
+    if let Some(process) = says.processes.get(connection % says.processes.len().max(1)) {
+        body.document("topologyVersion", |version| {
+            version.object_id("processId", *process);
+            version.int64("counter", 0);
+        });
+    }
     body.bool("isWritablePrimary", says.is_primary);
     if let Some(name) = says.set_name {
         body.string("setName", name);
