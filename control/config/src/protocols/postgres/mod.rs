@@ -68,6 +68,7 @@ impl Protocol for Postgres {
             ),
             Unfit(&["server_name"], "write protocol = \"tls\", or remove it"),
             Unfit(&["head_timeout"], "see client_login_timeout of [listener.postgres]"),
+            Unfit(&["half_close_timeout"], "remove it: a connection ends when its client closes its side"),
             Unfit(&["idle_timeout"], "see client_idle_timeout of [listener.postgres]"),
         ]
     }
