@@ -16,6 +16,7 @@ use weir_admin::{
     },
 };
 use weir_base::time::Time;
+use weir_config::UpstreamProtocol;
 use weir_engine::WorkerState;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointShare, EndpointState, Health as EndpointHealth};
@@ -42,9 +43,11 @@ impl weir_admin::Gateway for Gateway {
             Check::new("restart_epoch", true, self.lineage()),
         ];
         let plan = self.plan.load();
-        let mut upstreams: Vec<_> = plan.shares.iter().collect();
-        upstreams.sort_by_key(|(name, _)| (*name).clone());
-        for (name, shares) in upstreams {
+        let mut upstreams: Vec<_> = plan.snapshot.upstreams.iter().collect();
+        upstreams.sort_by_key(|upstream| upstream.settings.name.clone());
+        for upstream in upstreams {
+            let (name, servers) = (&upstream.settings.name, self.servers_of(upstream));
+            let shares: Vec<_> = servers.into_iter().map(|(_, share)| share).collect();
             let trouble = |share: &Arc<EndpointShare>| {
                 share.health.last_error().filter(|_| share.health.state() != EndpointState::Up).map(|(text, _)| text)
             };
@@ -289,21 +292,18 @@ impl Gateway {
         let settings = &upstream.settings;
         let name = &*settings.name;
         let own = [("upstream", name)];
-        let shares = self.plan.load().shares.get(name).cloned().unwrap_or_default();
-        let configured: Vec<String> = settings.endpoints.iter().map(ToString::to_string).collect();
-        let mut endpoints: Vec<EndpointStatus> = configured
-            .iter()
-            .zip(&shares)
-            .map(|(address, share)| endpoint_status(name, address, &share.health, cells))
-            .collect();
-        // The nodes of a cluster that the workers have found; they are not probed.
-        let found = cells.by("weir_endpoint_up", "endpoint", &own).into_keys();
-        let unprobed = EndpointHealth::default();
-        endpoints.extend(
-            found
-                .filter(|address| !configured.iter().any(|known| **known == **address))
-                .map(|address| endpoint_status(name, &address, &unprobed, cells)),
-        );
+        let known = self.servers_of(upstream);
+        let status =
+            |(address, share): &(String, Arc<EndpointShare>)| endpoint_status(name, address, &share.health, cells);
+        let mut endpoints: Vec<EndpointStatus> = known.iter().map(status).collect();
+        // The nodes of a cluster that the workers have found; they are not probed. Those of a MongoDB set are known already, and cells of a member
+        // that has left it stay.
+        if !matches!(upstream.protocol, UpstreamProtocol::Mongodb(_)) {
+            let found = cells.by("weir_endpoint_up", "endpoint", &own).into_keys();
+            let unprobed = EndpointHealth::default();
+            let is_new = |address: &Arc<str>| !known.iter().any(|(known, _)| **known == **address);
+            endpoints.extend(found.filter(is_new).map(|address| endpoint_status(name, &address, &unprobed, cells)));
+        }
         UpstreamStatus {
             name: name.to_owned(),
             tls: settings.tls.is_some(),
@@ -311,6 +311,20 @@ impl Gateway {
             acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_seconds", &own),
             response_seconds: self.response_seconds(name, cells),
         }
+    }
+
+    /// The servers of an upstream, with the state of each: its endpoints, or the members that its MongoDB set has named.
+    fn servers_of(&self, upstream: &weir_config::Upstream) -> Vec<(String, Arc<EndpointShare>)> {
+        let name = &*upstream.settings.name;
+        let members = match &upstream.protocol {
+            UpstreamProtocol::Mongodb(_) => self.mongodb.servers_of(name),
+            _ => None,
+        };
+        let servers = members.unwrap_or_else(|| {
+            let shares = self.plan.load().shares.get(name).cloned().unwrap_or_default();
+            upstream.settings.endpoints.iter().cloned().zip(shares).collect()
+        });
+        servers.into_iter().map(|(address, share)| (address.to_string(), share)).collect()
     }
 
     /// Response times are kept per listener; those in front of this upstream are put together.

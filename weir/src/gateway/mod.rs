@@ -125,6 +125,8 @@ pub struct Gateway {
     balancer: Arc<Balancer>,
     /// The budgets of AI listeners.
     spend: Arc<Spend>,
+    /// The members of MongoDB sets, as the workers have found them.
+    mongodb: weir_mongodb::ProcessShare,
 }
 
 /// The result of a reload.
@@ -195,13 +197,15 @@ impl Gateway {
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
         let relay = UpgradeRelay::new(inheritance.restart_epoch);
+        let protocols = ProcessProtocols::new(&snapshot, relay.clone(), spend.clone());
+        let mongodb = protocols.mongodb();
         let shared = WorkersShare {
             registry: registry.clone(),
             bytes: bytes.clone(),
             table: table.clone(),
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
-            protocols: ProcessProtocols::new(&snapshot, relay.clone(), spend.clone()),
+            protocols,
             orders: Orders::default(),
         };
         let orders = shared.orders.clone();
@@ -236,6 +240,7 @@ impl Gateway {
             upgrading: Upgrading::new(inheritance, &registry, relay),
             balancer,
             spend,
+            mongodb,
             registry,
         });
         let _ = orders.set(Arc::new(OrderTaker::new(&gateway)));

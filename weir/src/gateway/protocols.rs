@@ -45,6 +45,11 @@ impl ProcessProtocols {
         }
     }
 
+    /// The members of MongoDB sets.
+    pub fn mongodb(&self) -> weir_mongodb::ProcessShare {
+        self.mongodb.clone()
+    }
+
     /// The state of one worker.
     pub fn on_worker(self, worker: usize) -> WorkerProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
