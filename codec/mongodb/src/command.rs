@@ -1,4 +1,4 @@
-//! The fields of a command that decide where it goes and what it binds.
+//! The fields of a command that decide on its server, and on the state that it binds.
 //!
 //! One pass over the headers of the body's elements. A field of this list that is there twice makes the command unusable: a policy
 //! and a server might read different ones.

@@ -151,7 +151,7 @@ impl<'a> Compressed<'a> {
     }
 }
 
-/// Appends a whole message, compressed. One that would shrink beyond what [`Compressed::inflate`] permits is appended as it is, which
+/// Appends a whole message, compressed. One that would shrink beyond the limit of [`Compressed::inflate`] is appended as it is, which
 /// either side may do at any time.
 ///
 /// # Errors

@@ -69,7 +69,7 @@ pub enum MessageError {
     Nested,
     /// A compressor that does not exist.
     Compressor(u8),
-    /// The size after inflating is negative, or beyond what a message may have.
+    /// The size after inflating is negative, or beyond the bytes that a message may have.
     InflatedSize {
         /// The value of the size field.
         claimed: i32,

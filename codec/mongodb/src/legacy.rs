@@ -20,7 +20,7 @@ pub struct Query<'a> {
     pub header: Header,
     /// Database and collection. A command has the collection `$cmd`.
     pub namespace: &'a [u8],
-    /// The command. Old drivers wrap it in `$query`; this is what they wrap.
+    /// The command. Old drivers wrap it in `$query`; this is the wrapped one.
     pub body: Document<'a>,
 }
 

@@ -39,7 +39,7 @@ pub const INFLATE_RATIO_MAX: usize = 200;
 /// Bytes of an inflated message that need no ratio.
 pub const INFLATE_FREE_BYTES: usize = 64 * 1024;
 
-/// Bytes of the window of a Zstandard frame that does not name its size: what every decoder should have (RFC 8878, 3.1.1.1.2).
+/// Bytes of the window of a Zstandard frame that does not name its size: the size that every decoder should have (RFC 8878, 3.1.1.1.2).
 pub const ZSTD_WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Bytes of an element that is read from a reply in pieces: its name with a value that counts. Server labels have about 100.

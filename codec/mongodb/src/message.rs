@@ -157,7 +157,7 @@ fn parts(message: &[u8]) -> Result<Option<Parts<'_>>, MessageError> {
     Ok(Some(Parts { header, flags, sections }))
 }
 
-/// Bytes of a section behind its kind; `None`: its length is not there yet. `left` is what the message has for it.
+/// Bytes of a section behind its kind; `None`: its length is not there yet. `left`: bytes that the message has for it.
 fn size(payload: &[u8], left: usize) -> Result<Option<usize>, MessageError> {
     let Some(&size) = payload.first_chunk() else {
         return if left < 4 { Err(MessageError::SectionSize) } else { Ok(None) };

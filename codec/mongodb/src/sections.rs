@@ -50,7 +50,7 @@ struct Number {
 }
 
 impl Number {
-    /// Takes what is missing. The value is there with the fourth byte.
+    /// Takes the missing bytes. The value is there with the fourth byte.
     fn take(&mut self, input: &mut &[u8]) -> Option<u32> {
         let count = input.len().min(4 - self.count);
         self.bytes[self.count..self.count + count].copy_from_slice(&input[..count]);
