@@ -82,6 +82,25 @@ impl Traffic for ClientTraffic {
     }
 }
 
+/// The bytes of a connection whose first ones the process before has counted.
+struct MovedTraffic {
+    traffic: Rc<ClientTraffic>,
+    /// Bytes that come to the session again.
+    counted: Cell<usize>,
+}
+
+impl Traffic for MovedTraffic {
+    fn received(&self, bytes: usize) {
+        let again = self.counted.get().min(bytes);
+        self.counted.set(self.counted.get() - again);
+        self.traffic.received(bytes - again);
+    }
+
+    fn sent(&self, bytes: usize) {
+        self.traffic.sent(bytes);
+    }
+}
+
 /// The sessions of one listener on one worker, with its settings.
 pub struct Sessions {
     core: CoreShare,
@@ -229,21 +248,21 @@ impl Sessions {
     }
 
     /// The counters for the bytes of clients. A protocol gives them to the stream of a connection
-    /// ([`Stream::count_into`](weir_engine::Stream::count_into)), or counts by [`Sessions::read`] and [`Sessions::written`].
+    /// ([`Stream::count_into`](weir_engine::Stream::count_into)).
     pub fn traffic(&self) -> Rc<dyn Traffic> {
         self.cells.traffic.clone()
+    }
+
+    /// The counters for the bytes of a connection that has moved here with `counted` bytes of input, which the process before has counted.
+    pub fn traffic_after(&self, counted: usize) -> Rc<dyn Traffic> {
+        let traffic = self.cells.traffic.clone();
+        if counted == 0 { traffic } else { Rc::new(MovedTraffic { traffic, counted: Cell::new(counted) }) }
     }
 
     /// Bytes came from a client.
     #[inline]
     pub fn read(&self, bytes: u64) {
         self.cells.traffic.read.add(bytes);
-    }
-
-    /// Bytes went to a client.
-    #[inline]
-    pub fn written(&self, bytes: u64) {
-        self.cells.traffic.written.add(bytes);
     }
 
     /// Tells whether the next exchange is written to the access log.

@@ -139,9 +139,6 @@ pub struct Connection {
     is_queued: Cell<bool>,
     /// When the last reply was complete.
     replied_at: Cell<Time>,
-    flushed_bytes: Cell<u64>,
-    /// Bytes of the next chunk that another process has counted, before the connection moved.
-    counted_elsewhere: Cell<usize>,
     noted: insight::PartialReplyNote,
     subscriber: OnceCell<Box<subscriber::Subscriber>>,
     tracker: tracker::TrackerPlace,
@@ -197,11 +194,10 @@ async fn arrive(service: Rc<Service>, arrival: Arrival) -> (Rc<Connection>, Box<
         place.predecessors_over().await;
     }
     let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
-    if let Some(moved) = moved {
-        // Cannot fail: a connection with TLS does not move.
-        let _ = stream.reader.unread(&moved.input);
-        connection.counted_elsewhere.set(moved.input.len());
-    }
+    let input = moved.as_ref().map(|moved| &*moved.input).unwrap_or_default();
+    // Cannot fail: a connection with TLS does not move.
+    let _ = stream.reader.unread(input);
+    stream.count_into(connection.service.sessions.traffic_after(input.len()));
     *connection.place.borrow_mut() = place;
     (connection, stream)
 }
@@ -301,8 +297,6 @@ impl Connection {
             streak: Cell::new(0),
             is_queued: Cell::new(false),
             replied_at: Cell::new(Time::ZERO),
-            flushed_bytes: Cell::new(0),
-            counted_elsewhere: Cell::new(0),
             noted: insight::PartialReplyNote::default(),
             subscriber: OnceCell::new(),
             tracker: tracker::TrackerPlace::default(),
@@ -383,7 +377,6 @@ impl Connection {
     }
 
     fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
-        self.service.sessions.read((chunk.len() - self.counted_elsewhere.take()) as u64);
         // Before the chunk is forwarded: a client with a request always under way would never move.
         self.follow_upstream();
         let result = self.session.borrow_mut().on_client(chunk, self);
@@ -558,8 +551,6 @@ impl Connection {
         if is_leaving && self.output.buffered() == 0 {
             self.wake();
         }
-        let sent = self.output.appended();
-        self.service.sessions.written(sent - self.flushed_bytes.replace(sent));
     }
 }
 

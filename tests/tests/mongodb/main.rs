@@ -16,3 +16,4 @@ mod rules;
 mod scripted;
 mod slow_readers;
 mod swarm;
+mod traffic;

@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    io,
+    io, mem,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
@@ -90,6 +90,8 @@ pub(super) struct Lease {
     request_bytes: u64,
     /// Bytes that the client had been sent then.
     appended: u64,
+    /// Those that the counter has.
+    counted: u64,
     is_logged: bool,
     pub(super) replies: Replies,
     /// A reply to a part of a login or to the gateway's ping, as far as it is here.
@@ -283,6 +285,7 @@ impl Life<'_> {
             metrics.read.add(header.bytes as u64);
         }
         (self.lease.request_bytes, self.lease.appended) = (0, self.output.appended());
+        self.lease.counted = self.lease.appended;
         self.lease.is_logged = self.scene.service.sessions.samples_access();
     }
 
@@ -393,8 +396,19 @@ impl Life<'_> {
         }
     }
 
+    /// Counts the bytes for the client since the count before, so that the counter moves while a long reply is on its way.
+    #[inline]
+    pub(super) fn count_written(&mut self) {
+        let appended = self.output.appended();
+        let bytes = appended - mem::replace(&mut self.lease.counted, appended);
+        if let Some(metrics) = &self.scene.tally.borrow().metrics {
+            metrics.written.add(bytes);
+        }
+    }
+
     /// Records the exchange.
     pub(super) fn done(&mut self, outcome: &'static str) {
+        self.count_written();
         let (service, handle) = (&self.connection.service, &self.connection.handle);
         let now = turn::now();
         handle.entry().let_go();
@@ -407,7 +421,6 @@ impl Life<'_> {
         let tally = self.scene.tally.borrow();
         let reply_bytes = self.output.appended() - appended;
         if let Some(metrics) = &tally.metrics {
-            metrics.written.add(reply_bytes);
             metrics.class(tally.class).time.add(now.nanos_since(arrived));
         }
         if is_logged {

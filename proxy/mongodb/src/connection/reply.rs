@@ -85,7 +85,10 @@ impl Life<'_> {
             self.note_unsure(code);
         }
         match taken {
-            Ok(Taken::More) if self.charge() => Ok(()),
+            Ok(Taken::More) if self.charge() => {
+                self.count_written();
+                Ok(())
+            }
             Ok(Taken::More) => {
                 // A compressed reply that is held.
                 self.scene.service.metrics.shed("buffered_bytes");

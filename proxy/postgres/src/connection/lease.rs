@@ -51,6 +51,8 @@ pub(super) struct Lease {
     begun: Option<Time>,
     /// Bytes that the client had been sent then.
     appended: u64,
+    /// Those that the counter has.
+    counted: u64,
     is_logged: bool,
     /// The request of the session that waits.
     want: Want,
@@ -168,7 +170,7 @@ impl Life<'_> {
             self.client.metrics.wait_time.add(self.lease.got.nanos_since(self.lease.wanted));
         }
         self.connection.handle.entry().hold(server.id(), self.lease.got);
-        self.lease.appended = self.output.appended();
+        (self.lease.appended, self.lease.counted) = (self.output.appended(), self.output.appended());
         self.lease.is_logged = self.connection.service.sessions.samples_access();
         server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
         self.lease.server = Some(server);
@@ -214,10 +216,19 @@ impl Life<'_> {
         }
     }
 
+    /// Counts the bytes for the client since the count before, so that the counter moves while a long result is on its way.
+    #[inline]
+    pub(super) fn count_written(&mut self) {
+        let appended = self.output.appended();
+        self.client.metrics.written.add(appended - self.lease.counted);
+        self.lease.counted = appended;
+    }
+
     /// Records the time that the client had `server`.
     fn done(&mut self, server: &PooledConnection<PostgresServer>, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
         self.note_writes();
+        self.count_written();
         let now = turn::now();
         handle.entry().let_go();
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
@@ -225,7 +236,6 @@ impl Life<'_> {
         if let Some(begun) = self.lease.begun.take() {
             counts.transaction_time.add(now.nanos_since(begun));
         }
-        counts.written.add(self.output.appended() - appended);
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
         if service.metrics.stages.samples() {

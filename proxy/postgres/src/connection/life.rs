@@ -337,7 +337,7 @@ impl Life<'_> {
         let step = self.client.session.on_server(chunk, state, &io);
         self.report_slow();
         match step {
-            Ok(ServerStep::Continue) => {}
+            Ok(ServerStep::Continue) => self.count_written(),
             Ok(ServerStep::Release(cleanliness)) => {
                 self.release(cleanliness);
                 self.active = turn::now();
