@@ -17,9 +17,10 @@ mod handshake;
 mod local;
 mod relay;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use weir_analysis::mongodb::{Class, classify};
+use weir_analysis::mongodb::{Class, classify, lookup_in_another_case};
 use weir_base::error::Culprit;
 use weir_base::time::Time;
 use weir_base::violation::Violation;
@@ -97,7 +98,7 @@ pub enum Next {
     Replied,
     /// Get a connection, then call [`Session::on_server`].
     Take(Want),
-    /// Hold the next request until [`Session::on_time`] or [`Session::on_change`] has answered this one.
+    /// Hold the next request until [`Session::on_time`] has answered this one.
     Wait,
     /// Find the keys in a cache or derive them, then call [`Session::on_keys`].
     Derive(Box<Derivation>),
@@ -115,6 +116,11 @@ pub enum AfterReply {
     Return,
     /// It stays with this client: another reply follows.
     Stay,
+}
+
+/// The name of a command for an error, cut: clients choose it.
+fn shown<'a>(command: &Command<'a>) -> Cow<'a, str> {
+    String::from_utf8_lossy(&command.name[..command.name.len().min(64)])
 }
 
 impl Session {
@@ -204,8 +210,7 @@ impl Session {
             return next;
         }
         if !self.login.is_done() {
-            let name = String::from_utf8_lossy(&command.name[..command.name.len().min(64)]);
-            return self.refuse(request, &Refusal::login_required(&name), out);
+            return self.refuse(request, &Refusal::login_required(&shown(&command)), out);
         }
         if let Some(refusal) = io.judge(request, &command, self.login.user().map(AsRef::as_ref)) {
             return self.refuse(request, &refusal, out);
@@ -218,7 +223,11 @@ impl Session {
         if let Some(next) = self.guard_sessions(request, command, io, out) {
             return next;
         }
-        let class = classify(command).1;
+        let (row, class) = classify(command);
+        // Some servers compare names without case, and nothing here would know the command.
+        if row.is_none() && lookup_in_another_case(command.name).is_some() {
+            return self.refuse(request, &Refusal::unknown_command(&shown(command)), out);
+        }
         let may_repeat = match (class, command.txn_number) {
             (Class::Read, _) => Repeat::Read,
             (Class::Transaction, _) | (_, Some(_)) => Repeat::Write,

@@ -30,4 +30,4 @@ pub use facts::{Argument, Facts, Flaw, analyse, classify, names_collection};
 pub use limits::Limits;
 pub use namespace::Namespace;
 pub use shape::{normal_form, shape};
-pub use table::{COMMANDS, Row, lookup};
+pub use table::{COMMANDS, Row, lookup, lookup_in_another_case};

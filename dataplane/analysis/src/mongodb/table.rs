@@ -27,6 +27,15 @@ pub fn lookup(name: &[u8]) -> Option<&'static Row> {
     COMMANDS.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok().map(|index| &COMMANDS[index])
 }
 
+/// The row of a command whose name differs from this one in case alone. MongoDB knows no such command, but some servers compare names without
+/// case: there it would be that command, unseen by every rule about it.
+pub fn lookup_in_another_case(name: &[u8]) -> Option<&'static Row> {
+    match lookup(name) {
+        Some(_) => None,
+        None => COMMANDS.iter().find(|row| row.name.as_bytes().eq_ignore_ascii_case(name)),
+    }
+}
+
 /// All commands, in the order of their names.
 pub const COMMANDS: &[Row] = &[
     row("$eval", Class::Dangerous, Target::None),
@@ -292,6 +301,13 @@ mod tests {
         for unknown in [&b""[..], b"Find", b"finds", b"_configsvrAddShard", b"\xff"] {
             assert_eq!(lookup(unknown), None);
         }
+    }
+
+    #[test]
+    fn a_name_in_another_case_is_found_and_is_none_of_the_table() {
+        let of = |name: &[u8]| lookup_in_another_case(name).map(|row| row.name);
+        assert_eq!((of(b"GETMORE"), of(b"buildINFO")), (Some("getMore"), Some("buildInfo")));
+        assert_eq!((of(b"getMore"), of(b"buildinfo"), of(b"getmores"), of(b"")), (None, None, None, None));
     }
 
     /// One of each kind that a policy names.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_analysis::mongodb::{Argument, COMMANDS, Class, Namespace, Reach, Row, classify};
+use weir_analysis::mongodb::{Argument, Class, Namespace, Reach, Row, classify, lookup_in_another_case};
 use weir_mongodb_codec::command::Command;
 
 use super::rules::{Action, Rule, UserPolicy, bit};
@@ -138,8 +138,7 @@ impl UserPolicy {
 /// not see the difference.
 fn kind(command: &Command<'_>) -> (Option<&'static Row>, Class) {
     let (row, class) = classify(command);
-    let alike = || COMMANDS.iter().find(|row| row.name.as_bytes().eq_ignore_ascii_case(command.name));
-    match row.map_or_else(alike, |_| None) {
+    match lookup_in_another_case(command.name) {
         Some(alike) => (None, class.or_more(alike.class)),
         None => (row, class),
     }

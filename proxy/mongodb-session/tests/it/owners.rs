@@ -146,6 +146,26 @@ fn m20_pins_of_another_owner_are_out_of_reach() {
     }
 }
 
+/// Servers that compare names without case would take them for the commands that the session guards.
+#[test]
+fn m9_commands_in_another_case_reach_no_server() {
+    let shell = Shell::new();
+    let mut ben = log_in(&shell, "ben", false);
+    for name in ["GETMORE", "KillCursors", "committransaction", "ENDSESSIONS", "Find", "SHUTDOWN"] {
+        let other = |body: &mut Writer<'_>| {
+            body.int64(name, 77);
+            body.document("lsid", |inner| inner.binary("id", 4, &HERS));
+            body.string("$db", "shop");
+        };
+        assert_eq!(code(run(&mut ben, &shell, None, other)), Some(59), "{name}");
+    }
+    let unknown = |body: &mut Writer<'_>| {
+        body.int32("getMoreOrLess", 1);
+        body.string("$db", "shop");
+    };
+    assert!(run(&mut ben, &shell, None, unknown).is_ok(), "the server knows");
+}
+
 #[test]
 fn m20_an_abort_of_a_transaction_that_is_not_known_here_reaches_no_server() {
     for is_balanced in [false, true] {
