@@ -74,7 +74,7 @@ impl Session {
         HelloReply { presentation, face, is_legacy, is_hello_known, compressors, connection_id, unix_ms }
     }
 
-    /// The time of [`Session::deadline`] has come. `true`: a reply was written.
+    /// The time of [`Session::deadline`] has come, or the presentation has changed: monitors learn of it at once. `true`: a reply was written.
     pub fn on_time<I: Io>(&mut self, io: &I, out: &mut Vec<u8>) -> bool {
         let State::Awaiting(awaited) = self.state else { return false };
         let (presentation, now) = (io.presentation(), io.now());
@@ -91,11 +91,6 @@ impl Session {
         });
         self.state = next.map_or(State::Idle, State::Awaiting);
         true
-    }
-
-    /// The presentation has changed: monitors learn of it at once. `true`: a reply was written.
-    pub fn on_change<I: Io>(&mut self, io: &I, out: &mut Vec<u8>) -> bool {
-        self.on_time(io, out)
     }
 
     /// A hello waits. Behind [`Next::Wait`] the next request may be read as soon as this is false.

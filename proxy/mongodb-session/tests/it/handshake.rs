@@ -148,7 +148,7 @@ fn m7_a_hello_waits_until_the_version_changes_or_its_time_is_over() {
     assert!(ReplyMessage(out).reply().is_ok);
     let (_, mut out) = send(&mut session, &shell, &monitor(4, Flags::empty()));
     shell.presentation.topology = Some(TopologyVersion { process_id: [1; 12], counter: 5 });
-    assert!(session.on_change(&shell, &mut out));
+    assert!(session.on_time(&shell, &mut out));
     let (next, out) = send(&mut session, &shell, &monitor(6, Flags::empty()));
     assert!(matches!(next, Next::Replied));
     assert_eq!(ReplyMessage(out).code(), Some(31368), "a version that has not been");
@@ -163,14 +163,14 @@ fn a_stream_of_hellos_is_a_chain() {
     assert_eq!((first.header.response_to, first.flags), (50, Flags::MORE_TO_COME));
     let mut more = Vec::new();
     shell.presentation.topology = Some(TopologyVersion { process_id: [1; 12], counter: 5 });
-    assert!(session.on_change(&shell, &mut more));
+    assert!(session.on_time(&shell, &mut more));
     let second = Message::read(&more).expect("the second reply");
     assert_eq!((second.header.response_to, second.flags), (first.header.request, Flags::MORE_TO_COME));
     assert!(session.is_awaiting());
     // The gateway stops streaming: the last reply says that none follows.
     shell.presentation.topology = None;
     let mut last = Vec::new();
-    assert!(session.on_change(&shell, &mut last) && !session.is_awaiting());
+    assert!(session.on_time(&shell, &mut last) && !session.is_awaiting());
     assert_eq!(Message::read(&last).unwrap().flags, Flags::empty());
 }
 

@@ -69,7 +69,7 @@ impl Life<'_> {
         let settings = &self.scene.settings;
         let mut due = match &self.stage {
             Stage::Punished(until, _) | Stage::Answering(until, ..) => *until,
-            Stage::Awaiting => self.session.deadline().unwrap_or(Time::NEVER),
+            Stage::Awaiting if !self.is_held_back => self.session.deadline().unwrap_or(Time::NEVER),
             Stage::Unpresented => self.active.saturating_add(settings.queue_wait_timeout),
             Stage::Replying | Stage::Relaying => {
                 settings.request_timeout.map_or(Time::NEVER, |limit| self.lease.wanted.saturating_add(limit))
@@ -175,10 +175,7 @@ impl Life<'_> {
                 self.go_on()
             }
             Stage::Answering(until, ..) if now >= *until => self.answer_now(),
-            Stage::Awaiting => {
-                self.session.on_time(&self.scene.io(None), &mut self.own);
-                self.after_awaited()
-            }
+            Stage::Awaiting => self.on_hello_due(),
             Stage::Unpresented if is_over(Some(settings.queue_wait_timeout), self.active) => {
                 self.connection.service.metrics.shed("upstream_unreachable");
                 Err(CloseReason::of_upstream("upstream_unreachable"))

@@ -263,8 +263,8 @@ impl Life<'_> {
                 Ok(Some(bytes.len()))
             }
             None => {
-                self.stage =
-                    Stage::Routed(Routed { header: *header, packed: packed.map(|(_, compressor)| compressor) });
+                let packed = packed.map(|(_, compressor)| compressor);
+                self.stage = Stage::Routed(Routed { header: *header, packed, want });
                 Ok(None)
             }
         }

@@ -270,11 +270,17 @@ impl Life<'_> {
         {
             return Some(Link::Pooled(server));
         }
+        drop(tally);
+        self.await_server(want);
+        None
+    }
+
+    /// Waits for a server of the upstream of now. The time of a request that has waited for one of another upstream goes on.
+    pub(super) fn await_server(&mut self, want: Want) {
         let (since, timeout) = (self.lease.wanted, self.scene.settings.queue_wait_timeout);
         self.connection.handle.entry().wait(Some(since));
-        let wanted = (want, tally.preference.clone());
+        let wanted = (want, self.scene.tally.borrow().preference.clone());
         self.lease.acquiring = Some(Box::pin(wait(self.upstream.clone(), wanted, since, timeout)));
-        None
     }
 
     /// Counts a command that is for a server.

@@ -17,7 +17,7 @@ use weir_base::{
 use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_reply_time};
 use weir_listener::{CloseReason, ConnectionHandle, Drain, login::Waiting};
 use weir_mongodb_codec::{compressed::Compressor, header::Header, sections::SectionFramer};
-use weir_mongodb_session::{Session, face::Face, login::Peer};
+use weir_mongodb_session::{Session, Want, face::Face, login::Peer};
 use weir_sasl::ScramKeys;
 
 use super::{
@@ -66,6 +66,7 @@ pub(super) struct Routed {
     pub(super) header: Header,
     /// It was inflated, and does not stand at the front of the input.
     pub(super) packed: Option<Compressor>,
+    pub(super) want: Want,
 }
 
 /// A request that is on its way, and not here whole.
@@ -154,7 +155,7 @@ pub(super) struct Life<'a> {
     pub(super) stalled: Option<Stall>,
     /// The rest of a reply was taken in front of the client.
     pub(super) has_rest: bool,
-    /// The next request is here, and waits until the client has taken the replies before it.
+    /// The next request, or a hello that is due, waits until the client has taken the replies before it.
     pub(super) is_held_back: bool,
     streak: u32,
     /// The deadline as it is set. `None`: it has passed, and is set once more.
@@ -358,6 +359,7 @@ impl Life<'_> {
             Event::Acquired(Err(error)) => self.on_acquire_failed(&error)?,
             Event::Keys(keys) => self.on_keys(&keys)?,
             Event::OwnLost => return Err(CloseReason::of_upstream("mongodb_server_lost")),
+            Event::Relieved if matches!(self.stage, Stage::Awaiting) => self.on_hello_due()?,
             Event::Relieved => self.go_on()?,
             Event::Overdue => self.on_overdue()?,
         }
@@ -416,10 +418,7 @@ impl Life<'_> {
         self.scene.presented = service.presentation();
         self.follow_upstream();
         match &self.stage {
-            Stage::Awaiting => {
-                self.session.on_change(&self.scene.io(None), &mut self.own);
-                self.after_awaited()?;
-            }
+            Stage::Awaiting => self.on_hello_due()?,
             Stage::Unpresented if self.scene.presented.is_some() => {
                 self.stage = Stage::Request;
                 self.go_on()?;
@@ -429,11 +428,11 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// A reload may have given the listener another upstream. The client moves there between two exchanges. Its cursors and transactions stay
-    /// where they are if the new upstream has their servers, and are given back otherwise.
+    /// A reload may have given the listener another upstream. The client moves there between two exchanges, and with a request that waits for a
+    /// server. Its cursors and transactions stay where they are if the new upstream has their servers, and are given back otherwise.
     pub(super) fn follow_upstream(&mut self) {
         let now = self.scene.service.upstream();
-        let is_free = matches!(self.stage, Stage::Request | Stage::Awaiting | Stage::Unpresented);
+        let is_free = matches!(self.stage, Stage::Request | Stage::Awaiting | Stage::Unpresented | Stage::Routed(_));
         let is_other = !Rc::ptr_eq(&now, &self.upstream) && !self.lease.has_own();
         self.is_outdated = is_other && !is_free;
         if is_other && is_free {
@@ -444,11 +443,25 @@ impl Life<'_> {
             before.left_for(&self.upstream).into_iter().for_each(|server| self.session.leave_server(server));
             let cleanups = self.session.cleanups();
             self.scene.service.clean(&before, cleanups);
+            if let Stage::Routed(Routed { want, .. }) = self.stage {
+                self.await_server(want);
+            }
         }
     }
 
+    /// A hello that waits is answered if its time has come or there is a change. A client that does not take the replies of a stream gets no
+    /// more of them.
+    pub(super) fn on_hello_due(&mut self) -> Result<(), CloseReason> {
+        self.is_held_back = self.output.is_congested();
+        if self.is_held_back {
+            return Ok(());
+        }
+        self.session.on_time(&self.scene.io(None), &mut self.own);
+        self.after_awaited()
+    }
+
     /// A hello that waits may have been answered, and the next request may be there.
-    pub(super) fn after_awaited(&mut self) -> Result<(), CloseReason> {
+    fn after_awaited(&mut self) -> Result<(), CloseReason> {
         self.give_own();
         if !self.session.is_awaiting() {
             self.stage = Stage::Request;

@@ -473,3 +473,22 @@ fn cursors_are_given_back_when_their_listener_moves_to_another_upstream() {
         assert_eq!((old.count("find"), new.count("find"), new.count("killCursors")), (1, 1, 0));
     }
 }
+
+#[test]
+fn a_request_that_waits_moves_with_its_listener_to_another_upstream() {
+    let old = Server::member(false, |_| Act::ok());
+    let new = Server::member(true, |_| Act::ok());
+    let gateway = Gateway::start(Setup::new(&[old.address]));
+    let mut client = greeted(&gateway);
+    let id = client.next_id();
+    client.send(&command(id, Flags::empty(), |body| {
+        body.string("insert", "orders");
+        body.string("$db", "shop");
+    }));
+    until("it waits for a primary", || gateway.gauge("weir_requests_in_flight", &[("listener", "test")]) == 1);
+    gateway.move_to(&[new.address]);
+    assert!(is_ok(&client.message().expect("a reply")));
+    assert_eq!((old.count("insert"), new.count("insert")), (0, 1));
+    assert!(is_ok(&client.find()), "and so does the client");
+    assert_eq!(new.count("find"), 1);
+}

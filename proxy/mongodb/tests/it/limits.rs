@@ -14,7 +14,7 @@ use weir_mongodb_codec::{
 };
 
 use crate::support::{
-    Client, Gateway, MARKS, Setup, command, greeted, integer, is_ok,
+    Client, Gateway, MARKS, Setup, command, greeted, inner, integer, is_ok,
     server::{Act, Server},
     until,
 };
@@ -105,6 +105,47 @@ fn m7_monitors_that_wait_hold_no_server() {
         assert!(Message::read(&news).unwrap().flags.contains(Flags::MORE_TO_COME));
     }
     assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn m7_a_monitor_that_reads_nothing_gets_no_more_of_its_stream() {
+    const HELLOS: usize = 260;
+    let server = Server::standalone(|_| Act::ok());
+    let gateway = Gateway::start(Setup::new(&[server.address]));
+    let mut monitor = gateway.client();
+    let first = monitor.hello(false);
+    let version = |name| inner(&first, "topologyVersion", name).expect("a version");
+    let (process, counter) = (version("processId").as_object_id(), version("counter").as_integer());
+    let hello = |id: usize, flags: Flags| {
+        command(id as i32, flags, |body| {
+            body.int32("hello", 1);
+            if flags.contains(Flags::EXHAUST_ALLOWED) {
+                body.document("topologyVersion", |version| {
+                    version.object_id("processId", process.expect("an id"));
+                    version.int64("counter", counter.expect("a number"));
+                });
+                body.int64("maxAwaitTimeMS", 1);
+            }
+            body.string("$db", "admin");
+        })
+    };
+    // All of it is read at once.
+    let mut all: Vec<u8> = (1..=HELLOS).flat_map(|id| hello(id, Flags::empty())).collect();
+    all.extend(hello(HELLOS + 1, Flags::EXHAUST_ALLOWED));
+    assert!(all.len() < 16 << 10, "{} bytes", all.len());
+    monitor.send(&all);
+    until("the replies are there", || gateway.held().0 > MARKS.low as u64);
+    std::thread::sleep(Duration::from_millis(100));
+    let held = gateway.held().0;
+    std::thread::sleep(Duration::from_millis(1_300));
+    assert_eq!(gateway.held().0, held, "two more replies were due");
+    let has_more = |reply: &[u8]| Message::read(reply).unwrap().flags.contains(Flags::MORE_TO_COME);
+    for _ in 0..HELLOS {
+        assert!(!has_more(&monitor.message().expect("a reply")));
+    }
+    for _ in 0..2 {
+        assert!(has_more(&monitor.message().expect("the stream goes on")));
+    }
 }
 
 #[test]
