@@ -11,6 +11,7 @@ use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
 use weir_tests::mongodb::fake::{Act, Fake, honest};
 use weir_tests::mongodb::wire::{Wire, document, message};
+use weir_tests::stream::Stream;
 
 use crate::gateway::{before, port};
 
@@ -63,7 +64,8 @@ fn a_reply_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
     });
     let gateway = Gateway::start(before(&server.address, "", "pool_size = 1"));
     let mut client = Wire::connect(port(&gateway));
-    SockRef::from(client.socket()).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
+    let Stream::Tcp(tcp) = client.socket() else { panic!("the listener has a TCP address") };
+    SockRef::from(tcp).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
     assert!(client.call(|body| on_notes(body, "count")).is_ok());
     let (start, own) = (ByteCounts::now(&gateway), gateway.metric("weir_mongodb_written_bytes_total"));
     let request = message(7, Flags::empty(), |body| on_notes(body, "aggregate"));
@@ -92,7 +94,7 @@ fn a_reply_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
     }
     assert_sums(&gateway, start, request.len(), bytes);
     assert_eq!(gateway.metric("weir_mongodb_written_bytes_total") - own, bytes as f64);
-    drop(client);
+    drop((client, socket));
     gateway.finish();
 }
 
@@ -121,6 +123,6 @@ fn a_request_that_is_sent_slowly_moves_the_counters_of_both_sides_on_its_way() {
         wait_since(&gateway, start, ByteCounts { client_read: sent, client_written: 1, ..ByteCounts::default() });
     assert_sums(&gateway, start, sent, moved.client_written);
     assert_eq!(server.count("insert"), 1);
-    drop(client);
+    drop((client, socket));
     gateway.finish();
 }
