@@ -226,11 +226,12 @@ fn criteria(allowed: u64) -> SelectionCriteria {
 }
 
 /// Waits for a server. Which ones fit is looked at again and again: the wait may begin before an election and end behind it.
+/// `chosen`: the one that the balancer has chosen already, which counts each choice.
 async fn wait(
     upstream: Rc<MongodbUpstream>,
     (want, preference): (Want, Vec<u8>),
-    since: Time,
-    timeout: Duration,
+    mut chosen: Option<usize>,
+    (since, timeout): (Time, Duration),
 ) -> Result<Link, NoServer> {
     let pinned = matches!(want, Want::Server(_)).then_some(PINNED_WAIT);
     let deadline = since.saturating_add(timeout);
@@ -240,7 +241,9 @@ async fn wait(
         let mut error = NoServer::None;
         if allowed != 0 {
             let mut patience = Patience { since, deadline, notify_at: None };
-            match upstream.pool().wait(criteria(allowed), &mut patience, || {}).await {
+            let chosen = chosen.take().filter(|number| *number < 64 && allowed & 1 << number != 0);
+            let wanted = SelectionCriteria { chosen, ..criteria(allowed) };
+            match upstream.pool().wait(wanted, &mut patience, || {}).await {
                 Ok(server) => return Ok(Link::Pooled(server)),
                 Err(refused) => {
                     let is_passing = matches!(refused.refusal, PoolRefusal::Unreachable | PoolRefusal::BreakerOpen);
@@ -264,23 +267,24 @@ impl Life<'_> {
         if self.session.login().is_relayed() {
             return self.take_own(want);
         }
-        let tally = self.scene.tally.borrow();
-        if let Ok(allowed @ 1..) = allowed(&self.upstream, want, &tally.preference)
-            && let Some(server) = self.upstream.pool().try_acquire(&mut criteria(allowed))
-        {
-            return Some(Link::Pooled(server));
+        let mut chosen = None;
+        if let Ok(allowed @ 1..) = allowed(&self.upstream, want, &self.scene.tally.borrow().preference) {
+            let mut wanted = criteria(allowed);
+            if let Some(server) = self.upstream.pool().try_acquire(&mut wanted) {
+                return Some(Link::Pooled(server));
+            }
+            chosen = wanted.chosen;
         }
-        drop(tally);
-        self.await_server(want);
+        self.await_server(want, chosen);
         None
     }
 
     /// Waits for a server of the upstream of now. The time of a request that has waited for one of another upstream goes on.
-    pub(super) fn await_server(&mut self, want: Want) {
-        let (since, timeout) = (self.lease.wanted, self.scene.settings.queue_wait_timeout);
-        self.connection.handle.entry().wait(Some(since));
+    pub(super) fn await_server(&mut self, want: Want, chosen: Option<usize>) {
+        let times = (self.lease.wanted, self.scene.settings.queue_wait_timeout);
+        self.connection.handle.entry().wait(Some(times.0));
         let wanted = (want, self.scene.tally.borrow().preference.clone());
-        self.lease.acquiring = Some(Box::pin(wait(self.upstream.clone(), wanted, since, timeout)));
+        self.lease.acquiring = Some(Box::pin(wait(self.upstream.clone(), wanted, chosen, times)));
     }
 
     /// Counts a command that is for a server.

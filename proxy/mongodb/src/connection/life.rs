@@ -444,7 +444,7 @@ impl Life<'_> {
             let cleanups = self.session.cleanups();
             self.scene.service.clean(&before, cleanups);
             if let Stage::Routed(Routed { want, .. }) = self.stage {
-                self.await_server(want);
+                self.await_server(want, None);
             }
         }
     }

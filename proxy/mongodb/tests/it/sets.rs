@@ -43,6 +43,23 @@ fn reads_go_where_their_preference_says() {
 }
 
 #[test]
+fn one_client_reads_from_all_secondaries_in_turn() {
+    let primary = Server::member(true, |_| Act::ok());
+    let secondaries = [Server::member(false, |_| Act::ok()), Server::member(false, |_| Act::ok())];
+    let gateway = Gateway::start(Setup::new(&[primary.address, secondaries[0].address, secondaries[1].address]));
+    let mut client = greeted(&gateway);
+    until("both are known", || {
+        assert!(is_ok(&read(&mut client, "secondary")));
+        secondaries.iter().all(|secondary| secondary.count("find") > 0)
+    });
+    let before = secondaries[0].count("find");
+    for _ in 0..10 {
+        assert!(is_ok(&read(&mut client, "secondary")));
+    }
+    assert_eq!((secondaries[0].count("find") - before, primary.count("find")), (5, 0));
+}
+
+#[test]
 fn a_read_preference_is_short() {
     let server = Server::member(true, |_| Act::ok());
     let gateway = Gateway::start(Setup::new(&[server.address]));
