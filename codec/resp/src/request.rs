@@ -69,7 +69,7 @@ pub struct RequestParser {
     relay: RelayState,
 }
 
-/// An idle connection holds one parser and nothing on the heap.
+/// A connection with half a command holds one parser.
 const _: () = assert!(size_of::<RequestParser>() < 200);
 
 impl Default for RequestParser {
@@ -193,7 +193,7 @@ impl RequestParser {
         self.phase == Phase::Done || (self.phase == Phase::Start && self.scanned == 0)
     }
 
-    /// Frees all heap memory. Call it when a batch of commands was handled and no input is left, and, if the
+    /// Frees all heap memory. Call it when a batch of commands was handled, and, if the
     /// arguments of a streamed command were read, before relaying the rest. No argument is readable afterwards.
     pub fn release(&mut self) {
         if self.is_idle() {

@@ -33,7 +33,8 @@ pub(crate) struct EarlyReply {
 }
 
 /// The order of a session's replies.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Ordering {
     next: u64,
     done: u64,
@@ -75,12 +76,16 @@ impl Spare for OutOfTurn {
             + self.gathers.capacity() * size_of::<Gather>()
             + self.muted.capacity() * size_of::<u64>()
     }
+
+    fn is_bare(&self) -> bool {
+        self.is_empty() && (self.waiting_bytes, self.early_bytes, self.gathered_bytes) == (0, 0, 0)
+    }
 }
 
 impl Ordering {
     /// The order of a session that has sent nothing, and takes its memory from `spares`.
     pub(crate) fn new(spares: Rc<Spares>) -> Self {
-        Self { spares, ..Self::default() }
+        Self { next: 0, done: 0, out_of_turn: None, attempts_bytes: 0, mode: ReplyMode::On, spares }
     }
 
     /// Exchanges without a complete reply.
@@ -98,9 +103,9 @@ impl Ordering {
     /// Every reply on its way is passed as it comes: none is muted, and none of the gateway's own waits between them.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.out_of_turn
-            .as_ref()
-            .is_none_or(|rare| rare.waiting.is_empty() && rare.muted.is_empty() && rare.gathers.is_empty())
+        self.out_of_turn.as_ref().is_none_or(|out_of_turn| {
+            out_of_turn.waiting.is_empty() && out_of_turn.muted.is_empty() && out_of_turn.gathers.is_empty()
+        })
     }
 
     /// It has no memory that other sessions could use.
@@ -117,7 +122,8 @@ impl Ordering {
     /// Bytes of replies that wait for their turn.
     #[inline]
     pub(crate) fn kept_bytes(&self) -> usize {
-        let bytes = |rare: &OutOfTurn| rare.waiting_bytes + rare.early_bytes + rare.gathered_bytes;
+        let bytes =
+            |out_of_turn: &OutOfTurn| out_of_turn.waiting_bytes + out_of_turn.early_bytes + out_of_turn.gathered_bytes;
         self.out_of_turn.as_deref().map_or(0, bytes)
     }
 
@@ -177,19 +183,21 @@ impl Ordering {
     /// Keeps a piece of the reply whose turn it is, if it is a part of one; false if it is not.
     #[inline]
     pub(crate) fn gather(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
-        let Some(rare) = &mut self.out_of_turn else { return false };
-        let Some(gather) = rare.gathers.front_mut().filter(|gather| gather.holds(exchange)) else { return false };
+        let Some(out_of_turn) = &mut self.out_of_turn else { return false };
+        let Some(gather) = out_of_turn.gathers.front_mut().filter(|gather| gather.holds(exchange)) else {
+            return false;
+        };
         gather.take(exchange, bytes, end);
-        rare.gathered_bytes += bytes.len();
+        out_of_turn.gathered_bytes += bytes.len();
         true
     }
 
     /// The command whose last part was `exchange`.
     #[inline]
     pub(crate) fn pop_gather(&mut self, exchange: u64) -> Option<Gather> {
-        let rare = self.out_of_turn.as_mut()?;
-        let gather = rare.gathers.pop_front_if(|gather| gather.last() == exchange)?;
-        rare.gathered_bytes -= gather.bytes();
+        let out_of_turn = self.out_of_turn.as_mut()?;
+        let gather = out_of_turn.gathers.pop_front_if(|gather| gather.last() == exchange)?;
+        out_of_turn.gathered_bytes -= gather.bytes();
         Some(gather)
     }
 
@@ -199,15 +207,15 @@ impl Ordering {
         if exchange <= self.done || exchange >= self.next {
             return false;
         }
-        let rare = self.need();
-        rare.early_bytes += bytes.len();
-        let at = rare.early.partition_point(|early| early.exchange < exchange);
-        match rare.early.get_mut(at).filter(|early| early.exchange == exchange) {
+        let out_of_turn = self.need();
+        out_of_turn.early_bytes += bytes.len();
+        let at = out_of_turn.early.partition_point(|early| early.exchange < exchange);
+        match out_of_turn.early.get_mut(at).filter(|early| early.exchange == exchange) {
             Some(early) => {
                 early.bytes.extend_from_slice(bytes);
                 early.end = end;
             }
-            None => rare.early.insert(at, EarlyReply { exchange, bytes: bytes.to_vec(), end }),
+            None => out_of_turn.early.insert(at, EarlyReply { exchange, bytes: bytes.to_vec(), end }),
         }
         true
     }
@@ -215,22 +223,22 @@ impl Ordering {
     /// The early bytes of the reply whose turn it is.
     #[inline]
     pub(crate) fn pop_early(&mut self) -> Option<EarlyReply> {
-        let (done, rare) = (self.done, self.out_of_turn.as_mut()?);
-        let early = rare.early.pop_front_if(|early| early.exchange == done)?;
-        rare.early_bytes -= early.bytes.len();
+        let (done, out_of_turn) = (self.done, self.out_of_turn.as_mut()?);
+        let early = out_of_turn.early.pop_front_if(|early| early.exchange == done)?;
+        out_of_turn.early_bytes -= early.bytes.len();
         Some(early)
     }
 
     /// The end of the reply to `exchange` will not come: its beginning goes.
     pub(crate) fn forget_beginning(&mut self, exchange: u64) {
-        let Some(rare) = &mut self.out_of_turn else { return };
-        if let Some(at) = rare.early.iter().position(|early| early.exchange == exchange)
-            && let Some(early) = rare.early.remove(at)
+        let Some(out_of_turn) = &mut self.out_of_turn else { return };
+        if let Some(at) = out_of_turn.early.iter().position(|early| early.exchange == exchange)
+            && let Some(early) = out_of_turn.early.remove(at)
         {
-            rare.early_bytes -= early.bytes.len();
+            out_of_turn.early_bytes -= early.bytes.len();
         }
-        if let Some(gather) = rare.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
-            rare.gathered_bytes -= gather.forget(exchange);
+        if let Some(gather) = out_of_turn.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
+            out_of_turn.gathered_bytes -= gather.forget(exchange);
         }
     }
 
@@ -251,15 +259,15 @@ impl Ordering {
     /// The client does not want the reply to `exchange`.
     #[inline]
     pub(crate) fn is_muted(&self, exchange: u64) -> bool {
-        self.out_of_turn.as_ref().is_some_and(|rare| rare.muted.front() == Some(&exchange))
+        self.out_of_turn.as_ref().is_some_and(|out_of_turn| out_of_turn.muted.front() == Some(&exchange))
     }
 
     /// The reply to `exchange` is complete.
     #[inline]
     pub(crate) fn completed(&mut self, exchange: u64) {
         self.done = exchange + 1;
-        if let Some(rare) = &mut self.out_of_turn {
-            rare.muted.pop_front_if(|muted| *muted == exchange);
+        if let Some(out_of_turn) = &mut self.out_of_turn {
+            out_of_turn.muted.pop_front_if(|muted| *muted == exchange);
             self.settle();
         }
     }
@@ -267,28 +275,28 @@ impl Ordering {
     /// A local reply that is due now, in order.
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<Vec<u8>> {
-        let rare = self.out_of_turn.as_mut()?;
-        if rare.waiting.front()?.0 > self.done {
+        let out_of_turn = self.out_of_turn.as_mut()?;
+        if out_of_turn.waiting.front()?.0 > self.done {
             return None;
         }
-        let (_, reply) = rare.waiting.pop_front()?;
-        rare.waiting_bytes -= reply.len();
+        let (_, reply) = out_of_turn.waiting.pop_front()?;
+        out_of_turn.waiting_bytes -= reply.len();
         self.settle();
         Some(reply)
     }
 
     /// Sets aside the local replies that wait, so that [`Ordering::put_back`] finds what is said from now on.
     pub(crate) fn set_aside(&mut self) -> VecDeque<(u64, Vec<u8>)> {
-        let Some(rare) = &mut self.out_of_turn else { return VecDeque::new() };
-        rare.waiting_bytes = 0;
-        std::mem::take(&mut rare.waiting)
+        let Some(out_of_turn) = &mut self.out_of_turn else { return VecDeque::new() };
+        out_of_turn.waiting_bytes = 0;
+        std::mem::take(&mut out_of_turn.waiting)
     }
 
     /// Those that were set aside wait again; what was said meanwhile.
     pub(crate) fn put_back(&mut self, waiting: VecDeque<(u64, Vec<u8>)>) -> Vec<u8> {
-        let rare = self.need();
-        rare.waiting_bytes = waiting.iter().map(|(_, reply)| reply.len()).sum();
-        let said = std::mem::replace(&mut rare.waiting, waiting);
+        let out_of_turn = self.need();
+        out_of_turn.waiting_bytes = waiting.iter().map(|(_, reply)| reply.len()).sum();
+        let said = std::mem::replace(&mut out_of_turn.waiting, waiting);
         self.settle();
         said.into_iter().flat_map(|(_, reply)| reply).collect()
     }
@@ -296,11 +304,11 @@ impl Ordering {
     /// Keeps a local reply until the exchanges in front of it are done.
     pub(crate) fn wait(&mut self, reply: Vec<u8>) {
         let number = self.next;
-        let rare = self.need();
-        rare.waiting_bytes += reply.len();
-        match rare.waiting.back_mut() {
+        let out_of_turn = self.need();
+        out_of_turn.waiting_bytes += reply.len();
+        match out_of_turn.waiting.back_mut() {
             Some((due, last)) if *due == number => last.extend_from_slice(&reply),
-            _ => rare.waiting.push_back((number, reply)),
+            _ => out_of_turn.waiting.push_back((number, reply)),
         }
     }
 
@@ -310,8 +318,8 @@ impl Ordering {
 
     /// Gives the memory back once nothing is in it.
     fn settle(&mut self) {
-        if let Some(rare) = self.out_of_turn.take_if(|rare| rare.is_empty()) {
-            self.spares.out_of_turn.give(rare);
+        if let Some(out_of_turn) = self.out_of_turn.take_if(|out_of_turn| out_of_turn.is_empty()) {
+            self.spares.out_of_turn.give(out_of_turn);
         }
     }
 }

@@ -118,6 +118,10 @@ impl Spare for Watched {
     fn room(&self) -> usize {
         self.slots.capacity() * size_of::<u16>() + self.sent.capacity() * size_of::<u64>()
     }
+
+    fn is_bare(&self) -> bool {
+        self.slots.is_empty() && self.sent.is_empty()
+    }
 }
 
 impl State {

@@ -91,6 +91,10 @@ impl Spare for Attempts {
     fn room(&self) -> usize {
         self.under_way.capacity() * size_of::<Attempt>()
     }
+
+    fn is_bare(&self) -> bool {
+        self.under_way.is_empty() && self.last_redirected.is_none()
+    }
 }
 
 /// The redirection that an error of a node demands.

@@ -8,12 +8,12 @@ use weir_resp::RequestParser;
 
 use crate::{ordering::OutOfTurn, pin::Watched, redirect::Attempts};
 
-/// Values of a kind that are kept. Default 512: as many sessions as may be in such a state at a time.
-const KEPT_MAX: usize = 512;
+/// Values of a kind that are kept. Default 1,024, for the sessions that have an event in one turn of their worker.
+const KEPT_MAX: usize = 1_024;
 /// Bytes that kept values of a kind hold. Default 512 KiB, so 2 MiB of a listener and worker at worst.
 const KEPT_BYTES_MAX: usize = 512 * 1024;
-/// Bytes that a kept value holds. Default 16 KiB: the state of a hundred requests under way. That of more is seldom needed again.
-const BYTES_MAX: usize = 16 * 1024;
+/// Bytes that a kept value holds. Default 96 KiB: a pipeline of 1,024 requests to a cluster. The state of more is seldom needed again.
+const BYTES_MAX: usize = 96 * 1024;
 
 /// The spare memory of the sessions of one listener on one worker.
 #[derive(Debug, Default)]
@@ -28,11 +28,18 @@ pub struct Spares {
 pub(crate) trait Spare: Default {
     /// Bytes of memory that it holds without any content.
     fn room(&self) -> usize;
+
+    /// Nothing of the session that had it is in it.
+    fn is_bare(&self) -> bool;
 }
 
 impl Spare for RequestParser {
     fn room(&self) -> usize {
         self.heap_bytes()
+    }
+
+    fn is_bare(&self) -> bool {
+        self.is_idle()
     }
 }
 
@@ -61,6 +68,7 @@ impl<T: Spare> SpareList<T> {
     /// Keeps a value without content that a session has no use for.
     #[inline]
     pub(crate) fn give(&self, value: Box<T>) {
+        debug_assert!(value.is_bare(), "the state of one client would reach another");
         let (mut kept, own) = (self.kept.borrow_mut(), bytes(&*value));
         if kept.len() < KEPT_MAX && own <= BYTES_MAX && self.bytes.get() + own <= KEPT_BYTES_MAX {
             self.bytes.set(self.bytes.get() + own);
@@ -83,6 +91,10 @@ mod tests {
     impl Spare for Room {
         fn room(&self) -> usize {
             self.0.capacity()
+        }
+
+        fn is_bare(&self) -> bool {
+            self.0.is_empty()
         }
     }
 

@@ -567,8 +567,8 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Bytes of the objects of an idle client, without those of the accepting side. There are no others: its lists, its parser and the
-    /// state of what it does seldom are allocated when they are needed.
+    /// Bytes of the larger objects of an idle client, without those of the accepting side. Its lists, its parser and the state of what
+    /// it does seldom are allocated when they are needed.
     #[test]
     fn the_states_of_an_idle_client_are_small() {
         type Arriving = Pin<Box<Ready<(Rc<Connection>, Box<Stream>)>>>;

@@ -34,11 +34,13 @@ pub(crate) struct Patience {
     settings: Rc<ListenerSettings>,
     armed: Time,
     active: Time,
-    /// Since when the session is about to end, its client takes no replies, a large command arrives, and a command waits for room.
-    /// [`Time::NEVER`], which costs an idle client nothing: it is not so.
+    /// Since when the session is about to end. [`Time::NEVER`]: it is not. So for the next three.
     closing: Time,
+    /// Since when its client takes no replies.
     stalled: Time,
+    /// Since when a large command arrives.
     streaming: Time,
+    /// Since when a command waits for room.
     room: Time,
     /// Bytes that the client had taken when it stalled.
     progress: u64,

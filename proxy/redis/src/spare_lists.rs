@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-/// Lists that are kept. Default 512, for the connections that get their replies in one turn.
-const KEPT_MAX: usize = 512;
+/// Lists that are kept. Default 1,024, for the connections that get their replies in one turn.
+const KEPT_MAX: usize = 1_024;
 /// Elements that kept lists have room for. Default 8,192: 576 KiB of a listener and worker, with elements of 72 bytes.
 const ROOM_MAX: usize = 8 * 1024;
 /// Elements that a kept list has room for. Default 64, as long a list as most turns make.

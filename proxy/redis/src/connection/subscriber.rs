@@ -149,10 +149,11 @@ impl Connection {
         if unread > limit {
             return self.evict_subscriber("a subscriber reads more slowly than it is sent to", unread, limit);
         }
-        let slow_since = &self.subscriber().slow_since;
         if unread <= OUTPUT_SOFT {
-            return slow_since.set(None);
+            self.subscriber.get().inspect(|subscriber| subscriber.slow_since.set(None));
+            return;
         }
+        let slow_since = &self.subscriber().slow_since;
         let since = slow_since.get().unwrap_or(turn::now());
         slow_since.set(Some(since));
         if turn::now().since(since) >= SOFT_TIME {
