@@ -112,7 +112,7 @@ impl Form {
         assert!(differ.is_empty(), "{driver}, through Weir and directly: {differ:?}");
         if self.options.contains("compressors") {
             let (compressed, compressed_directly) = both(&["compressedRequests"]);
-            assert!(compressed_directly > Some(0), "{driver} compresses nothing");
+            assert!(compressed_directly > Some(0), "{driver} compresses nothing with {}", self.options);
             assert_eq!(compressed > Some(0), !self.upstream.is_empty(), "{driver}: {compressed:?} behind the gateway");
             assert!(via.inflated > 0.0, "{driver} compresses nothing at the gateway");
         }

@@ -10,7 +10,9 @@ import com.mongodb.client.MongoDatabase;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
 import org.bson.Document;
 
 /** A client, and an empty collection of the check's own. */
@@ -44,9 +46,15 @@ record Scene(MongoClient client, MongoDatabase database, MongoCollection<Documen
     static List<Document> documents(int count, int size) {
         List<Document> all = new ArrayList<>();
         for (int number = 0; number < count; number++) {
-            all.add(new Document("_id", number).append("n", number % 10).append("text", number + "-" + "x".repeat(size)));
+            all.add(new Document("_id", number).append("n", number % 10).append("text", text(number, size)));
         }
         return all;
+    }
+
+    /** A text of this length. Weir refuses a message that compresses to less than a 200th, as one of equal letters would. */
+    static String text(int seed, int length) {
+        IntStream letters = new Random(seed).ints(length, 'a', 'z' + 1);
+        return letters.collect(StringBuilder::new, StringBuilder::appendCodePoint, StringBuilder::append).toString();
     }
 
     static List<Integer> ids(Iterable<Document> found) {

@@ -3,6 +3,7 @@ package drivers;
 import static drivers.Scene.documents;
 import static drivers.Scene.equal;
 import static drivers.Scene.ids;
+import static drivers.Scene.text;
 
 import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCursor;
@@ -151,7 +152,7 @@ final class Server {
     private static void large(String url) {
         try (Scene scene = Scene.open(url, "large")) {
             for (int size : new int[] {16_384, 262_144, 1_048_576, 8_388_608}) {
-                Document document = new Document("_id", size).append("text", "z".repeat(size));
+                Document document = new Document("_id", size).append("text", text(size, size));
                 scene.notes().insertOne(document);
                 equal(scene.notes().find(Filters.eq(size)).first(), document);
             }
@@ -204,7 +205,7 @@ final class Server {
     private static void files(String url) {
         try (Scene scene = Scene.open(url, "files")) {
             var bucket = GridFSBuckets.create(scene.database()).withChunkSizeBytes(50_000);
-            byte[] content = "gridfs ".repeat(80_000).getBytes();
+            byte[] content = text(7, 560_000).getBytes();
             var id = bucket.uploadFromStream("report", new ByteArrayInputStream(content));
             var output = new ByteArrayOutputStream();
             bucket.downloadToStream(id, output);
