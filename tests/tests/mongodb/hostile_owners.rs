@@ -197,7 +197,7 @@ fn m9_a_command_in_another_case_is_unknown() {
     let gateway = two_users(&server.address, "");
     let (mut ann, mut ben) = both(&gateway);
     let cursor = ann.call(|body| find(body, "notes", 2)).cursor();
-    let forms: [(&str, i32, fn(&mut Writer<'_>, &str, i64)); 4] = [
+    let forms: [(&str, i64, fn(&mut Writer<'_>, &str, i64)); 4] = [
         ("SHUTDOWN", 13, |body, name, _| body.int32(name, 1)),
         ("GETMORE", 59, |body, name, cursor| {
             body.int64(name, cursor);

@@ -28,7 +28,8 @@ fn balanced(gateway: &Gateway) -> (Wire, Reply) {
 fn m7_hellos_that_wait_hold_no_server_connection() {
     raise_descriptor_limit().expect("a higher limit");
     let server = Fake::honest();
-    let gateway = Gateway::start(before(&server.address, "request_timeout = \"1s\"", "pool_size = 1"));
+    let config = before(&server.address, "request_timeout = \"1s\"", "pool_size = 1");
+    let gateway = Gateway::start(config.tables(&format!("[limits]\nconnections_per_source = {}", MONITORS + 1)));
     let (mut first, hello) = Wire::connect_with(port(&gateway), |_| {});
     let process = hello.value(&["topologyVersion", "processId"]).and_then(|id| id.as_object_id()).expect("a process");
     let counter = hello.number(&["topologyVersion", "counter"]).expect("a counter");

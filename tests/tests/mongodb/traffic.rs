@@ -67,7 +67,7 @@ fn a_reply_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
     let Stream::Tcp(tcp) = client.socket() else { panic!("the listener has a TCP address") };
     SockRef::from(tcp).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
     assert!(client.call(|body| on_notes(body, "count")).is_ok());
-    let (start, own) = (ByteCounts::now(&gateway), gateway.metric("weir_mongodb_written_bytes_total"));
+    let (start, own) = (ByteCounts::at_rest(&gateway), gateway.metric("weir_mongodb_written_bytes_total"));
     let request = message(7, Flags::empty(), |body| on_notes(body, "aggregate"));
     let mut socket = client.socket().duplicate();
     socket.write_all(&request).expect("sent");
@@ -104,7 +104,7 @@ fn a_request_that_is_sent_slowly_moves_the_counters_of_both_sides_on_its_way() {
     let gateway = Gateway::start(before(&server.address, "", "pool_size = 1"));
     let mut client = Wire::connect(port(&gateway));
     assert!(client.call(|body| on_notes(body, "count")).is_ok());
-    let start = ByteCounts::now(&gateway);
+    let start = ByteCounts::at_rest(&gateway);
     let request = insert();
     let mut socket = client.socket().duplicate();
     let mut sent = 0;
