@@ -3,56 +3,65 @@
 use std::io::Read as _;
 
 use weir_tests::ai::{AiOrigin, gateway};
-use weir_tests::byte_counts::{ByteCounts, wait_since};
+use weir_tests::byte_counts::{ByteCounts, read_slowly, wait_since};
 use weir_tests::deadline::WAIT;
 use weir_tests::http::HttpClient;
+use weir_tests::stream::Stream;
 
 use crate::through::chat;
 
-/// Events with text of the stream, and those that the client gets between two scrapes.
-const EVENTS: usize = 80;
-const STEP: usize = 20;
+/// Bytes of text of the stream: together with the rest of its events far more than all buffers between the origin and the client
+/// hold. It cannot end before the client has read the greater part of it.
+const TEXT_BYTES: usize = 16_000_000;
+
+/// Events of the stream.
+const EVENTS: usize = 40_000;
+
+/// The counters must show each part before the client reads the next one.
+const PART_BYTES: usize = 2_000_000;
 
 /// Bytes of a head, and of the frame of a chunk with one event: the two connections may differ in these.
 const HEAD_BYTES: usize = 2 << 10;
 const FRAME_BYTES: usize = 16;
 
+/// The last chunk, which is empty, behind the end of another one.
+const END: &[u8] = b"\r\n0\r\n\r\n";
+
 #[test]
 fn a_stream_of_events_moves_the_counters_of_both_sides_while_it_runs() {
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
     let gateway = gateway(&origin, "openai", state.path(), "");
-    let start = ByteCounts::now(&gateway);
     let mut client = HttpClient::connect(&gateway.address);
-    let request = chat(&format!("bytes=40000 events={EVENTS} gap=25ms"), ",\"stream\":true");
+    if let Stream::Tcp(stream) = client.stream() {
+        read_slowly(stream);
+    }
+    let request = chat(&format!("bytes={TEXT_BYTES} events={EVENTS}"), ",\"stream\":true");
     client.send(&request);
     client.stream().set_read_timeout(WAIT).expect("a time limit can be set");
-    let (mut received, mut scrapes, mut chunk) = (Vec::new(), vec![ByteCounts::default()], [0; 4096]);
-    // The last chunk is empty.
-    while !received.ends_with(b"\r\n0\r\n\r\n") {
+    let (mut received, mut scrapes, mut chunk) = (Vec::new(), Vec::<ByteCounts>::new(), vec![0; 64 << 10]);
+    while !received.ends_with(END) {
         let count = client.stream().read(&mut chunk).expect("an event");
-        assert!(count > 0, "the stream ends with its last chunk: {}", String::from_utf8_lossy(&received));
+        assert!(count > 0, "the stream ends with its last chunk, behind {} bytes", received.len());
         received.extend_from_slice(&chunk[..count]);
-        let events = received.windows(6).filter(|window| window == b"data: ").count();
-        if events < scrapes.len() * STEP || events >= EVENTS {
+        if received.len() < (scrapes.len() + 1) * PART_BYTES || received.ends_with(END) {
             continue;
         }
-        let last = scrapes[scrapes.len() - 1];
-        let so_far = ByteCounts {
-            client_read: request.len(),
-            client_written: received.len(),
-            upstream_read: last.upstream_read + 1,
-            upstream_written: last.upstream_written.max(1),
-        };
-        let moved = wait_since(&gateway, start, so_far);
-        assert_eq!(gateway.metric("weir_requests_in_flight"), 1.0, "the stream is under way");
-        assert!(moved.client_written > last.client_written, "{moved:?} after {last:?}");
-        scrapes.push(moved);
+        let so_far = ByteCounts { client_read: request.len(), client_written: received.len(), ..ByteCounts::default() };
+        scrapes.push(wait_since(&gateway, ByteCounts::default(), so_far));
+        if received.len() < TEXT_BYTES / 2 {
+            assert_eq!(gateway.metric("weir_requests_in_flight"), 1.0, "the stream is under way");
+        }
     }
-    assert!(scrapes.len() > 3, "{scrapes:?}");
-    let text = String::from_utf8_lossy(&received);
-    assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("data: [DONE]"), "{text}");
+    let (first, later) = (scrapes[0], scrapes[scrapes.len() / 4]);
+    for (first, second) in [(first.client_written, later.client_written), (first.upstream_read, later.upstream_read)] {
+        assert!(first < second && second < received.len(), "{first}, {second} of {}: {scrapes:?}", received.len());
+    }
+    let begin = String::from_utf8_lossy(&received[..HEAD_BYTES]);
+    assert!(begin.starts_with("HTTP/1.1 200 "), "{begin}");
+    let end = String::from_utf8_lossy(&received[received.len() - HEAD_BYTES..]);
+    assert!(end.contains("data: [DONE]"), "{end}");
     let whole = ByteCounts { client_read: request.len(), client_written: received.len(), ..ByteCounts::default() };
-    let moved = wait_since(&gateway, start, whole);
+    let moved = wait_since(&gateway, ByteCounts::default(), whole);
     assert_eq!((moved.client_read, moved.client_written), (whole.client_read, whole.client_written));
     let differs = moved.upstream_read.abs_diff(received.len());
     assert!(differs < HEAD_BYTES + EVENTS * FRAME_BYTES, "{moved:?}");
