@@ -6,17 +6,19 @@ use crate::port;
 use crate::process::Process;
 use crate::stream::{Address, Stream};
 
-/// The program. The lab's own setup puts it into a Python environment.
-pub fn program() -> String {
+/// The words of its command line, before the name of its file: one worker. The lab's own setup puts the program into a Python
+/// environment.
+pub fn words() -> Vec<String> {
     let installed = std::env::var("VIRTUAL_ENV").map(|folder| format!("{folder}/bin/envoy"));
-    installed.unwrap_or_else(|_| "envoy".to_owned())
+    let program = installed.unwrap_or_else(|_| "envoy".to_owned());
+    [&*program, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"].map(str::to_owned).to_vec()
 }
 
 /// A running Envoy with one worker; it ends with this value.
 pub struct Envoy {
     /// Where it listens.
     pub address: Address,
-    process: Process,
+    _process: Process,
     _folder: TempDir,
 }
 
@@ -29,16 +31,10 @@ impl Envoy {
         let (folder, port) = (tempfile::tempdir().expect("a temporary folder"), port::free());
         let file = folder.path().join("envoy.yaml");
         std::fs::write(&file, config(port)).expect("written");
-        let (program, file) = (program(), file.to_string_lossy());
-        let words = [&*program, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c", &*file];
-        let mut process = Process::start("envoy", &words.map(str::to_owned), &folder.path().join("log"), &[]);
+        let words = [words(), vec![file.to_string_lossy().into_owned()]].concat();
+        let mut process = Process::start("envoy", &words, &folder.path().join("log"), &[]);
         let address = Address::port(port);
         process.wait_ready(|| Stream::connect(&address).is_ok());
-        Self { address, process, _folder: folder }
-    }
-
-    /// Its log so far.
-    pub fn log(&self) -> String {
-        self.process.log()
+        Self { address, _process: process, _folder: folder }
     }
 }

@@ -143,8 +143,8 @@ fn envoy(policy: &str, tags: bool) -> impl Fn(u16, &[Server], &Path) -> String {
 
 /// Compares with Envoy.
 fn compare_with_envoy(policy: &str, tags: bool, sharding: &str) {
-    let program = weir_tests::envoy::program();
-    let words = [&*program, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"];
+    let words = weir_tests::envoy::words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     compare(&words, envoy(policy, tags), sharding);
 }
 
