@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `note` | a place in a file, a note, a mistake |
 //! | `toml` | values and tables, and their text |
-//! | `model` | listeners, routes, upstreams; names; the printed file |
+//! | `model` | listeners, domains, routes, upstreams; names; the printed file |
 //! | `address` | addresses of servers |
 //! | `field` | changes of header fields |
 //! | `quantity` | durations and sizes in the notations of the other programs |

@@ -196,6 +196,8 @@ pub(crate) struct Config {
     /// Keys of the process: `limits.connections`, `telemetry.access_log.target`.
     pub(crate) process: Table,
     pub(crate) listeners: Vec<Listener>,
+    /// The keys that some routes share.
+    pub(crate) domains: Vec<Table>,
     pub(crate) routes: Vec<Route>,
     pub(crate) upstreams: Vec<Upstream>,
     /// Notes on what belongs to no listener, route or upstream.
@@ -229,6 +231,10 @@ impl Config {
             }
             table.print("listener", &mut out);
             listener.more.print("listener", &mut out);
+        }
+        for domain in &self.domains {
+            let _ = writeln!(out, "\n[[domain]]");
+            domain.print("domain", &mut out);
         }
         for route in &self.routes {
             out.push('\n');

@@ -1,11 +1,9 @@
-//! The handling of requests by a route of Envoy: timeouts, rewrites, retries, headers.
+//! The handling of requests by a route of Envoy: timeouts, rewrites, retries.
 
 use std::collections::HashSet;
 
-use super::target::content_type;
 use super::{Importer, duration, millis};
-use crate::field;
-use crate::model::{PathMatch, Route, Target};
+use crate::model::{PathMatch, Route};
 use crate::note::Mistake;
 use crate::paths;
 use crate::toml::Value;
@@ -123,75 +121,6 @@ impl<'n> Importer<'n> {
         on.retain(|failure| known.insert(*failure));
         Ok((on, statuses))
     }
-
-    /// Headers of the listener, then of the route, and of its virtual host behind them. Each removes before it adds.
-    pub(super) fn headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
-        let name = node.text_at("name").unwrap_or_default();
-        for (kind, key) in [("request", "request_header"), ("response", "response_header")] {
-            let mut changes = if kind == "request" { self.every_request.clone() } else { Vec::new() };
-            for of in [node, host] {
-                for removed in of.items_at(&format!("{kind}_headers_to_remove")) {
-                    match field::change("remove", removed.text(), None) {
-                        Ok(one) => changes.push(one),
-                        Err(why) => self.note(removed, &format!("{kind}_headers_to_remove"), &why, key),
-                    }
-                }
-                let added = of.items_at(&format!("{kind}_headers_to_add"));
-                changes.extend(added.iter().filter_map(|one| self.added(one, key, name)));
-            }
-            if !changes.is_empty() {
-                route.more.set(key, Value::List(changes));
-            }
-        }
-    }
-
-    /// Notes on the headers of responses that no upstream sends. The type of a body is in `target`.
-    pub(super) fn own_response_headers(&mut self, node: &'n Node, host: &'n Node, target: &Target) {
-        let has_type = matches!(target, Target::Response(keys) if keys.iter().any(|(key, _)| key == "content_type"));
-        for of in [node, host] {
-            for key in ["response_headers_to_add", "response_headers_to_remove"] {
-                for one in of.items_at(key).iter().filter(|one| !has_type || content_type(one).is_none()) {
-                    let name = one.text_at("header.key").unwrap_or_else(|| one.text());
-                    let why = "responses of the gateway's own have no further headers";
-                    let nearest = "[[route.response_header]] of a route with an upstream";
-                    self.note(one, &format!("{key}: {name}"), why, nearest);
-                }
-            }
-        }
-    }
-
-    /// A header that is added or replaced; `None`: it cannot be said, which is noted, or Envoy does not send it. `route`: Envoy's name
-    /// of the route, for Weir's routes have other names.
-    fn added(&mut self, one: &'n Node, key: &str, route: &str) -> Option<Value> {
-        self.rest(one, &["header", "append", "append_action"], "headers_to_add");
-        let (name, value) = (one.text_at("header.key")?, one.text_at("header.value").unwrap_or_default());
-        let directive = format!("{name}: {value}");
-        let value = value.replace("%ROUTE_NAME%", &route.replace('%', "%%"));
-        if value.is_empty() && !one.get("keep_empty_value").is_some_and(Node::is_true) {
-            return None;
-        }
-        if !known_variables(&value) {
-            self.note(one, &directive, "its value has a variable that Weir does not know", key);
-            return None;
-        }
-        let action = match (one.text_at("append_action"), one.get("append")) {
-            (Some(action), _) => action,
-            // The older spelling.
-            (None, Some(append)) if !append.is_true() => "OVERWRITE_IF_EXISTS_OR_ADD",
-            (None, _) => "APPEND_IF_EXISTS_OR_ADD",
-        };
-        let change = match action {
-            "APPEND_IF_EXISTS_OR_ADD" => "add",
-            "OVERWRITE_IF_EXISTS_OR_ADD" => "set",
-            _ => {
-                let why = format!("{action} depends on what is there already; the change is left out");
-                self.note(one, &directive, &why, "change = \"set\"");
-                return None;
-            }
-        };
-        let made = field::change(change, name, Some(value));
-        made.map_err(|why| self.note(one, &directive, &why, "[route.rewrite] host")).ok()
-    }
 }
 
 /// The failures that a word of `retry_on` stands for; `None`: it has no counterpart.
@@ -246,27 +175,4 @@ fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
         set("host_from_header", header);
     }
     rewrite
-}
-
-/// Variables that both programs have with the same value, as docs/guide/migration.md lists them.
-fn known_variables(value: &str) -> bool {
-    const KNOWN: [&str; 13] = [
-        "",
-        "DOWNSTREAM_REMOTE_ADDRESS",
-        "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT",
-        "DOWNSTREAM_REMOTE_PORT",
-        "DOWNSTREAM_LOCAL_ADDRESS",
-        "DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT",
-        "DOWNSTREAM_LOCAL_PORT",
-        "PROTOCOL",
-        "DOWNSTREAM_TLS_VERSION",
-        "DOWNSTREAM_TLS_CIPHER",
-        "START_TIME",
-        "HOSTNAME",
-        "UPSTREAM_CLUSTER",
-    ];
-    let is_header = |name: &str| {
-        name.strip_prefix("REQ(").and_then(|rest| rest.strip_suffix(')')).is_some_and(|name| !name.contains(['?', ':']))
-    };
-    value.split('%').skip(1).step_by(2).all(|name| KNOWN.contains(&name) || is_header(name))
 }

@@ -39,6 +39,17 @@ const REASONS: &[(&[&str], &str, &str)] = &[
     (&["hash_policy"], "the upstream selects the session affinity", "[upstream.http.affinity]"),
     (&["request_mirror_policies"], "a share of the requests may be copied", "[route.mirror]"),
     (&["cors"], "pages of other origins", "[route.cors]"),
+    (
+        &["internal_address_config"],
+        "no client counts as internal, and x-envoy-internal is removed",
+        "change = \"set\" of [[route.request_header]]",
+    ),
+    (&["skip_xff_append"], "the peer is appended to X-Forwarded-For", "listener.http.forwarded"),
+    (
+        &["set_current_client_cert_details"],
+        "the parts are always hash, subject, DNS names and URIs",
+        "listener.http.forwarded_client_cert",
+    ),
     (&["internal_redirect_policy"], "redirects go to the client", ""),
     (&["upgrade_configs"], "WebSockets are a setting", "upgrades = [\"websocket\"]"),
     (

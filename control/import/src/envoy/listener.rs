@@ -1,22 +1,14 @@
 //! Listeners: the network filter of a chain says which protocol it is.
 
 use super::{Importer, address, duration, millis};
-use crate::field;
 use crate::model::{Listener, Protocol};
 use crate::note::Mistake;
 use crate::toml::{Table, Value};
 use crate::yaml::Node;
 
-/// Milliseconds of an hour (Envoy's default for idle connections), of a day, and of 30 days.
+/// Milliseconds of an hour (Envoy's default for idle connections), and of 30 days.
 const HOUR: u64 = 3_600_000;
-const DAY: u64 = 86_400_000;
-const MONTH: u64 = 30 * DAY;
-
-/// Milliseconds that a stream may be silent in Envoy.
-const STREAM_IDLE: u64 = 300_000;
-
-/// Filters of HTTP that are read: the router is what Weir does.
-const ROUTER: &str = "envoy.filters.http.router";
+const MONTH: u64 = 30 * 24 * HOUR;
 
 impl<'n> Importer<'n> {
     pub(super) fn listener(&mut self, node: &'n Node) -> Result<(), Mistake> {
@@ -159,119 +151,6 @@ impl<'n> Importer<'n> {
         Ok((upstream, idle))
     }
 
-    fn http(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
-        let read = [
-            "route_config",
-            "http_filters",
-            "use_remote_address",
-            "xff_num_trusted_hops",
-            "upgrade_configs",
-            "stream_idle_timeout",
-            "request_headers_timeout",
-            "common_http_protocol_options",
-            "generate_request_id",
-            "normalize_path",
-            "merge_slashes",
-            "path_with_escaped_slashes_action",
-            "forward_client_cert_details",
-            // Hosts are compared without their port.
-            "strip_any_host_port",
-            "strip_matching_host_port",
-        ];
-        self.rest(config, &read, "http_connection_manager");
-        if let Some(options) = config.get("common_http_protocol_options") {
-            self.rest(options, &["idle_timeout"], "common_http_protocol_options");
-        }
-        for filter in config.items_at("http_filters") {
-            let name = filter.text_at("name").unwrap_or_default();
-            if name != ROUTER {
-                self.note(
-                    filter,
-                    name,
-                    "filters are policies of a listener or a route",
-                    "ip_filter, jwt, rate_limit, cors, ext_auth, compression",
-                );
-            }
-        }
-        self.forwarded(config, listener)?;
-        self.paths(config, listener);
-        let has_websocket =
-            config.items_at("upgrade_configs").iter().any(|one| one.text_at("upgrade_type") == Some("websocket"));
-        if has_websocket {
-            listener.more.set("http.upgrades", Value::texts(["websocket"]));
-        }
-        if config.get("generate_request_id").is_none_or(Node::is_true) {
-            listener.more.set("http.request_id", Value::Flag(true));
-        }
-        http_timeouts(config, listener)?;
-        let Some(routes) = config.get("route_config") else {
-            return Err(Mistake::new(
-                &config.place,
-                "http_connection_manager has no route_config; routes from xDS cannot be imported",
-            ));
-        };
-        self.routes(routes, &listener.name)
-    }
-
-    /// The fields by which proxies describe clients. Those of a client that no trusted proxy stands in front of are worth nothing.
-    fn forwarded(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
-        let hops = config.get("xff_num_trusted_hops").map_or(Ok(0), |node| node.number("xff_num_trusted_hops"))?;
-        let is_edge = config.get("use_remote_address").is_some_and(Node::is_true);
-        // With use_remote_address Envoy appends the address of the peer; without it leaves the field as it came.
-        listener.more.set("http.forwarded", Value::text(if is_edge { "append" } else { "keep" }));
-        if hops > 0 {
-            listener.more.set("http.trusted_hops", Value::Number(hops.min(16)));
-        }
-        if !is_edge {
-            let why = "Envoy adds X-Forwarded-Proto to requests without it; here none is added";
-            let nearest = "listener.http.forwarded = \"append\"";
-            self.note(config.get("use_remote_address").unwrap_or(config), "use_remote_address", why, nearest);
-        }
-        self.every_request.clear();
-        if is_edge && hops == 0 {
-            let scheme = if listener.more.get("tls.cert_file").is_some() { "https" } else { "http" };
-            self.every_request.extend(field::change("set", "x-forwarded-proto", Some(scheme.to_owned())));
-        }
-        let details = config.text_at("forward_client_cert_details").unwrap_or("SANITIZE");
-        if let Some(node) = config.get("forward_client_cert_details").filter(|_| details != "SANITIZE") {
-            let why = "the field is not written; a client's own is removed, or kept as it is";
-            self.note(node, "forward_client_cert_details", why, "listener.http.forwarded_client_cert");
-        }
-        // Two of them forward the field of clients with a certificate, and remove that of others.
-        let has_certificates = listener.more.get("tls.client_auth") == Some(&Value::text("required"));
-        let is_kept = match details {
-            "ALWAYS_FORWARD_ONLY" => true,
-            "FORWARD_ONLY" | "APPEND_FORWARD" => has_certificates,
-            _ => false,
-        };
-        if !is_kept {
-            self.every_request.extend(field::change("remove", "x-forwarded-client-cert", None));
-        }
-        Ok(())
-    }
-
-    /// The normalisation of paths before routes see them. Without a key it is Weir's.
-    fn paths(&mut self, config: &'n Node, listener: &mut Listener) {
-        if config.get("merge_slashes").is_some_and(|node| !node.is_true()) {
-            listener.more.set("http.path_merge_slashes", Value::Flag(false));
-        }
-        if let Some(node) = config.get("normalize_path").filter(|node| !node.is_true()) {
-            self.note(node, "normalize_path", "dot segments are always resolved", "");
-        }
-        let Some(node) = config.get("path_with_escaped_slashes_action") else { return };
-        match node.text() {
-            "KEEP_UNCHANGED" => {
-                listener.more.set("http.path_escaped_slash", Value::text("keep"));
-                listener.more.set("http.path_backslash", Value::text("keep"));
-            }
-            "REJECT_REQUEST" | "IMPLEMENTATION_SPECIFIC_DEFAULT" => {}
-            other => {
-                let directive = format!("path_with_escaped_slashes_action: {other}");
-                self.note(node, &directive, "requests with %2F or %5C get 400", "path_escaped_slash");
-            }
-        }
-    }
-
     fn redis(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
         self.rest(
             config,
@@ -319,22 +198,6 @@ impl<'n> Importer<'n> {
 /// Always written: without the key, listeners of TCP and TLS end a connection that is silent for 10 minutes.
 fn set_idle_timeout(listener: &mut Listener, millis: u64) {
     listener.more.set("idle_timeout", duration(millis.max(100), MONTH));
-}
-
-/// Limits of time, 0 of which is none in Envoy. Its defaults are written where Weir's are shorter.
-fn http_timeouts(config: &Node, listener: &mut Listener) -> Result<(), Mistake> {
-    let no_limit = |time: u64, max: u64| duration(if time == 0 { max } else { time }, max);
-    let idle = no_limit(millis(config, "stream_idle_timeout")?.unwrap_or(STREAM_IDLE), DAY);
-    for key in ["body_idle_timeout", "response_idle_timeout", "grpc_idle_timeout"] {
-        listener.more.set(&format!("http.{key}"), idle.clone());
-    }
-    // Envoy has no limit unless one is written. Weir's stays then: a head that never ends would hold its connection.
-    if let Some(time) = millis(config, "request_headers_timeout")? {
-        listener.more.set("head_timeout", no_limit(time, HOUR));
-    }
-    let kept = millis(config, "common_http_protocol_options.idle_timeout")?.unwrap_or(HOUR);
-    listener.more.set("http.keep_alive_timeout", no_limit(kept, DAY));
-    Ok(())
 }
 
 fn is_passthrough(chain: &Node) -> bool {

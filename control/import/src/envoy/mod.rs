@@ -3,23 +3,30 @@
 //! | file | concept |
 //! |---|---|
 //! | `listener` | listeners and their filter chains |
+//! | `manager` | the filter `http_connection_manager` of a listener |
+//! | `arrival` | headers that Envoy rewrites before it selects a route |
 //! | `route` | virtual hosts and routes |
 //! | `target` | where the requests of a route go |
-//! | `action` | changes that a route makes to requests on their way |
+//! | `action` | timeouts, rewrites and retries of a route |
+//! | `headers` | changes of headers by a route |
 //! | `cluster` | clusters become upstreams |
 //! | `tls` | certificates and authorities of both sides |
 //! | `keys` | keys that no counterpart reads |
 
 mod action;
+mod arrival;
 mod cluster;
+mod headers;
 mod keys;
 mod listener;
+mod manager;
 mod route;
 mod target;
 mod tls;
 
 use std::collections::HashMap;
 
+use self::arrival::Arrival;
 use crate::model::{Config, Names};
 use crate::note::Mistake;
 use crate::quantity::protobuf_duration;
@@ -35,8 +42,12 @@ struct Importer<'n> {
     clusters: HashMap<&'n str, &'n Node>,
     /// Upstreams that have been made, by cluster and protocol.
     made: HashMap<(String, &'static str), String>,
-    /// Changes of headers that the listener under way makes in every request.
+    /// The treatment of requests by the listener under way.
+    arrival: Arrival,
+    /// Changes of headers that this listener makes in every request.
     every_request: Vec<Value>,
+    /// The domain of its routes.
+    domain: String,
 }
 
 /// Reads a configuration.
@@ -52,7 +63,9 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Config, Mistake> {
         upstream_names: Names::default(),
         clusters: HashMap::new(),
         made: HashMap::new(),
+        arrival: Arrival::default(),
         every_request: Vec::new(),
+        domain: String::new(),
     };
     importer.rest(&tree, &["static_resources", "admin", "node"], "");
     if let Some(admin) = tree.get("admin") {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::Importer;
+use super::arrival::{Arrival, Condition};
 use super::target::place_prefix;
 use crate::model::{PathMatch, Route, Target};
 use crate::note::Mistake;
@@ -66,11 +67,8 @@ impl<'n> Importer<'n> {
                 self.rest_of_all(name, listener);
             }
         }
-        let has_all = config
-            .items_at("virtual_hosts")
-            .iter()
-            .any(|host| host.items_at("domains").iter().any(|one| one.text() == "*"));
-        if !has_all {
+        let is_for_all = |host: &Node| host.items_at("domains").iter().any(|one| one.text() == "*");
+        if !config.items_at("virtual_hosts").iter().any(is_for_all) {
             self.rest_of_all("other", listener);
         }
         Ok(())
@@ -96,8 +94,7 @@ impl<'n> Importer<'n> {
         let all = host.items_at("domains");
         for node in all {
             let text = node.text();
-            let is_port = |port: &str| port == "*" || port.parse::<u16>().is_ok();
-            let name = text.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(text, |(name, _)| name);
+            let name = without_port(text);
             let directive = format!("domains: {text}");
             if !(name == "*" || name.starts_with("*.") || !name.contains('*')) {
                 let why = "hosts are names, or names with a star in front";
@@ -145,21 +142,33 @@ impl<'n> Importer<'n> {
         let mut notes = Vec::new();
         let target = self.target(node, host, &mut notes)?;
         let mut route = Route::new(String::new(), target);
-        if let Err(why) = conditions(matched, &mut route) {
-            let why = format!("is left out: {why}");
-            self.note(node, &format!("match {}", match_text(node)), &why, "conditions of a [[route]]");
-            return Ok(None);
+        match conditions(matched, &mut route, &self.arrival) {
+            Ok(true) => {}
+            // Envoy sends no request of this listener there either.
+            Ok(false) => return Ok(None),
+            Err(why) => {
+                let why = format!("is left out: {why}");
+                self.note(node, &format!("match {}", match_text(node)), &why, "conditions of a [[route]]");
+                return Ok(None);
+            }
         }
         place_prefix(&mut route);
         if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
+            route.more.set("domain", Value::text(&self.domain));
             self.action(action, &mut route)?;
             self.headers(node, host, &mut route);
         } else {
-            self.own_response_headers(node, host, &route.target);
+            self.own_response_headers(node, host, &mut route);
         }
         route.notes.append(&mut notes);
         Ok(Some(route))
     }
+}
+
+/// A domain without its port.
+fn without_port(domain: &str) -> &str {
+    let is_port = |port: &str| port == "*" || port.parse::<u16>().is_ok();
+    domain.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(domain, |(name, _)| name)
 }
 
 fn match_text(node: &Node) -> String {
@@ -170,8 +179,8 @@ fn match_text(node: &Node) -> String {
     })
 }
 
-/// The conditions of a `match`.
-fn conditions(matched: &Node, route: &mut Route) -> Result<(), String> {
+/// The conditions of a `match`. False: no request meets them.
+fn conditions(matched: &Node, route: &mut Route, arrival: &Arrival) -> Result<bool, String> {
     let read = ["prefix", "path", "path_separated_prefix", "safe_regex", "headers", "query_parameters"];
     // Without one of its conditions a route would take more requests.
     if let Some((key, _)) =
@@ -195,39 +204,56 @@ fn conditions(matched: &Node, route: &mut Route) -> Result<(), String> {
         },
     };
     for header in matched.items_at("headers") {
-        let name = header.text_at("name").unwrap_or_default();
-        let (kind, value) = string_match(header)?;
-        let is_negated = header.get("invert_match").is_some_and(Node::is_true);
-        match (name, kind) {
-            (":method", "exact") if !is_negated => {
-                route.methods.push(value.unwrap_or_default());
-                continue;
-            }
-            _ if name.starts_with(':') => return Err(format!("`{name}` is no header here")),
-            _ => {}
+        if !header_condition(header, route, arrival)? {
+            return Ok(false);
         }
-        let mut entries = entries(header, kind, value);
-        if is_negated {
-            entries.push(("negate".to_owned(), Value::Flag(true)));
-        }
-        route.conditions.push(("header", Value::Inline(entries)));
     }
     for query in matched.items_at("query_parameters") {
         let (kind, value) = string_match(query)?;
         route.conditions.push(("query", Value::Inline(entries(query, kind, value))));
     }
-    Ok(())
+    Ok(true)
+}
+
+/// A condition on a header. False: no request meets it.
+fn header_condition(header: &Node, route: &mut Route, arrival: &Arrival) -> Result<bool, String> {
+    let name = header.text_at("name").unwrap_or_default();
+    let (kind, value) = string_match(header)?;
+    let is_negated = header.get("invert_match").is_some_and(Node::is_true);
+    if name == ":method" && kind == "exact" && !is_negated {
+        route.methods.push(value.unwrap_or_default());
+        return Ok(true);
+    }
+    if name.starts_with(':') {
+        return Err(format!("`{name}` is no header here"));
+    }
+    let ignores_case = ignores_case(header, kind);
+    if let Some(is_met) =
+        arrival.decided(&Condition { name, kind, value: value.as_deref(), ignores_case, is_negated })?
+    {
+        return Ok(is_met);
+    }
+    let mut entries = entries(header, kind, value);
+    if is_negated {
+        entries.push(("negate".to_owned(), Value::Flag(true)));
+    }
+    route.conditions.push(("header", Value::Inline(entries)));
+    Ok(true)
 }
 
 fn entries(matcher: &Node, kind: &str, value: Option<String>) -> Vec<(String, Value)> {
     let name = matcher.text_at("name").unwrap_or_default();
     let mut entries = vec![("name".to_owned(), Value::text(name)), ("kind".to_owned(), Value::text(kind))];
     entries.extend(value.map(|value| ("value".to_owned(), Value::Text(value))));
-    // Envoy does not look at it beside a regex.
-    if kind != "regex" && matcher.at("string_match.ignore_case").is_some_and(Node::is_true) {
+    if ignores_case(matcher, kind) {
         entries.push(("ignore_case".to_owned(), Value::Flag(true)));
     }
     entries
+}
+
+/// Envoy does not look at the key beside a regex.
+fn ignores_case(matcher: &Node, kind: &str) -> bool {
+    kind != "regex" && matcher.at("string_match.ignore_case").is_some_and(Node::is_true)
 }
 
 /// Keys of a `match` that change nothing: Envoy's defaults.

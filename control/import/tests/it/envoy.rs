@@ -1,6 +1,8 @@
 //! Differences between Envoy and Weir are refused or noted, and the result is never weaker than the original.
 
-use weir_import::Format;
+mod headers;
+
+use weir_import::{Format, Imported};
 
 use crate::{check, mistake, notes, read, table};
 
@@ -28,6 +30,38 @@ fn front(socket: &str, manager: &str, hosts: &str, cluster: &str) -> String {
 }
 
 const ALL: &str = r#"{ name: all, domains: ["*"], routes: [{ match: { prefix: / }, route: { cluster: app } }] }"#;
+
+/// Routes to a cluster, with further keys of the manager and of the virtual host.
+fn managed(manager: &str, more: &str) -> Imported {
+    let manager = manager.replace("; ", "\n          ");
+    let found = read(Format::Envoy, &front("", &manager, &ALL.replace("routes:", &format!("{more}routes:")), ""));
+    check(&found.toml);
+    found
+}
+
+/// The routes of one virtual host for all hosts, behind these keys of the manager.
+fn routed_by(manager: &str, routes: &str) -> Imported {
+    let host = format!(r#"{{ name: all, domains: ["*"], routes: [{routes}] }}"#);
+    let found = read(Format::Envoy, &front("", &manager.replace("; ", "\n          "), &host, ""));
+    check(&found.toml);
+    found
+}
+
+/// The routes of one virtual host for all hosts, at the edge.
+fn routed(routes: &str) -> Imported {
+    routed_by("use_remote_address: true", routes)
+}
+
+/// The notes of a file without those that most of these files get.
+fn own_notes(imported: &Imported) -> String {
+    let of_all = ["`use_remote_address`: ", "`generate_request_id`: ", "`cluster app`: nothing"];
+    let notes = notes(imported);
+    notes
+        .lines()
+        .filter(|note| !of_all.iter().any(|known| note.contains(known)))
+        .map(|note| format!("{note}\n"))
+        .collect()
+}
 
 fn with_cluster(context: &str) -> String {
     let socket = format!(
@@ -200,25 +234,6 @@ fn what_cannot_be_said_never_widens_a_match() {
 }
 
 #[test]
-fn headers_are_removed_before_they_are_added_and_replaced_where_envoy_replaces() {
-    let more = r#", request_headers_to_add: [{ header: { key: x-a, value: one } }, { header: { key: x-b, value: two }, append: false }, { header: { key: x-c, value: three }, append_action: ADD_IF_ABSENT }, { header: { key: x-d, value: four }, append_action: OVERWRITE_IF_EXISTS_OR_ADD, keep_empty_value: true }], request_headers_to_remove: [x-a] }"#;
-    let all = ALL.replace("route: { cluster: app } }", &format!("route: {{ cluster: app }}{more}"));
-    let found = read(Format::Envoy, &front("", "", &all, ""));
-    let at = |text: &str| found.toml.find(text).unwrap_or_else(|| panic!("{text}: {}", found.toml));
-    assert!(at("{ change = \"remove\", name = \"x-a\" }") < at("{ change = \"add\", name = \"x-a\""));
-    at("{ name = \"x-b\"");
-    at("{ name = \"x-d\"");
-    assert!(!found.toml.contains("x-c\", value") && notes(&found).contains("`x-c: three`: ADD_IF_ABSENT"));
-    assert!(notes(&found).contains("`headers_to_add.keep_empty_value`"), "{}", notes(&found));
-    let split = ALL.replace(
-        "cluster: app }",
-        "weighted_clusters: { clusters: [{ name: app, weight: 1, request_headers_to_remove: [x-a] }] } }",
-    );
-    let found = read(Format::Envoy, &front("", "", &split, ""));
-    assert!(notes(&found).contains("`weighted_clusters.clusters.request_headers_to_remove`"), "{}", notes(&found));
-}
-
-#[test]
 fn connections_for_names_that_no_chain_has_go_nowhere() {
     let chain = |name: &str| {
         format!(
@@ -265,27 +280,6 @@ fn connections_for_names_that_no_chain_has_go_nowhere() {
 }
 
 #[test]
-fn headers_of_responses_without_an_upstream_are_noted() {
-    let add = |key: &str| format!("response_headers_to_add: [{{ header: {{ key: {key}, value: a }} }}]");
-    for end in ["redirect: { https_redirect: true }", "direct_response: { status: 403 }"] {
-        let host = format!(
-            r#"{{ name: all, domains: ["*"], {}, response_headers_to_remove: [server], routes: [{{ match: {{ prefix: / }}, {end}, {} }}] }}"#,
-            add("strict-transport-security"),
-            add("x-own"),
-        );
-        let found = read(Format::Envoy, &front("", "", &host, ""));
-        for text in ["add: strict-transport-security", "add: x-own", "remove: server"] {
-            let line = format!("`response_headers_to_{text}`: responses of the gateway's own have no further headers");
-            assert!(notes(&found).contains(&line), "{text}: {}", notes(&found));
-        }
-        check(&found.toml);
-    }
-    let upstream = ALL.replace("routes:", &format!("{}, routes:", add("x-own")));
-    let found = read(Format::Envoy, &front("", "", &upstream, ""));
-    assert!(found.toml.contains("x-own") && !notes(&found).contains("x-own"), "{}", notes(&found));
-}
-
-#[test]
 fn the_path_behind_a_regex_is_replaced_whole_and_other_rewrites_are_noted() {
     let matched = |action: &str| {
         let all = ALL.replace("prefix: / }", "safe_regex: { regex: \"/v[0-9]+/x\" } }");
@@ -297,37 +291,6 @@ fn the_path_behind_a_regex_is_replaced_whole_and_other_rewrites_are_noted() {
     check(&found.toml);
     let found = matched("path_rewrite: \"/x%REQ(x)%\"");
     assert!(notes(&found).contains("`route.path_rewrite`"), "{}", notes(&found));
-}
-
-/// The routes of one virtual host for all hosts.
-fn routed(routes: &str) -> weir_import::Imported {
-    let host = format!(r#"{{ name: all, domains: ["*"], routes: [{routes}] }}"#);
-    let found = read(Format::Envoy, &front("", "use_remote_address: true", &host, ""));
-    check(&found.toml);
-    found
-}
-
-#[test]
-fn a_redirect_has_the_host_the_port_and_the_path_of_envoy() {
-    let redirect = |matched: &str, to: &str| {
-        routed(&format!(
-            "{{ match: {{ {matched} }}, redirect: {{ {to} }} }}, {{ match: {{ prefix: / }}, route: {{ cluster: app }} }}"
-        ))
-    };
-    let found = redirect("path: /x", "host_redirect: \"other.example:8443\"");
-    assert!(found.toml.contains("host = \"other.example\", port = 8443 }"), "{}", found.toml);
-    let found = redirect("path: /x", "host_redirect: \"other.example:1\", port_redirect: 8443");
-    assert!(found.toml.contains("host = \"other.example\", port = 8443 }"), "{}", found.toml);
-    let found = redirect("safe_regex: { regex: \"/v[0-9]/x\" }", "prefix_rewrite: /new");
-    assert!(found.toml.contains("redirect = { status = 301, path = \"/new\" }"), "{}", found.toml);
-    assert!(!notes(&found).contains("redirect"), "{}", notes(&found));
-    let found = redirect("path: /x", "path_redirect: \"/login?from=x\"");
-    assert!(found.toml.contains("redirect = { status = 301, path = \"/login\" }"), "{}", found.toml);
-    assert!(notes(&found).contains("`path_redirect: /login?from=x`: a redirect keeps the query"), "{}", notes(&found));
-    let regex = "regex_rewrite: { pattern: { regex: \"^/x\" }, substitution: /y }";
-    let found = redirect("prefix: /x", regex);
-    assert!(found.toml.contains("response = { status = 501 }"), "{}", found.toml);
-    assert!(notes(&found).contains("`redirect.regex_rewrite`"), "{}", notes(&found));
 }
 
 #[test]
@@ -345,40 +308,6 @@ fn the_body_of_a_response_has_the_type_of_envoy() {
 }
 
 #[test]
-fn a_client_says_no_more_of_itself_than_it_could_through_envoy() {
-    let found = |manager: &str| read(Format::Envoy, &front("", manager, ALL, ""));
-    let (proto, cert) =
-        ("name = \"x-forwarded-proto\", value = \"http\"", "change = \"remove\", name = \"x-forwarded-client-cert\"");
-    let edge = found("use_remote_address: true");
-    assert!(edge.toml.contains(proto) && edge.toml.contains(cert), "{}", edge.toml);
-    assert_eq!(notes(&edge), "");
-    check(&edge.toml);
-    // A trusted proxy in front knows the protocol.
-    let behind = found("use_remote_address: true\n          xff_num_trusted_hops: 1");
-    assert!(!behind.toml.contains(proto) && behind.toml.contains(cert), "{}", behind.toml);
-    let kept = found("use_remote_address: false");
-    assert!(!kept.toml.contains(proto) && kept.toml.contains(cert), "{}", kept.toml);
-    assert!(notes(&kept).contains("`use_remote_address`: Envoy adds X-Forwarded-Proto"), "{}", notes(&kept));
-    for (details, is_removed) in
-        [("SANITIZE", true), ("SANITIZE_SET", true), ("FORWARD_ONLY", true), ("ALWAYS_FORWARD_ONLY", false)]
-    {
-        let text = format!("use_remote_address: true\n          forward_client_cert_details: {details}");
-        let found = found(&text);
-        assert_eq!(found.toml.contains(cert), is_removed, "{details}: {}", found.toml);
-        assert_eq!(notes(&found).contains("`forward_client_cert_details`"), details != "SANITIZE", "{}", notes(&found));
-        check(&found.toml);
-    }
-    let authority = ", validation_context: { trusted_ca: { filename: /etc/tls/ca.crt } }";
-    let forwarding = "\n          use_remote_address: true\n          forward_client_cert_details: FORWARD_ONLY\n          route_config";
-    for is_required in [true, false] {
-        let text = with_clients(authority, is_required).replace("\n          route_config", forwarding);
-        let found = read(Format::Envoy, &text);
-        assert_eq!(found.toml.contains(cert), !is_required, "{}", found.toml);
-        assert!(found.toml.contains("name = \"x-forwarded-proto\", value = \"https\""), "{}", found.toml);
-    }
-}
-
-#[test]
 fn the_keys_of_path_normalisation_have_counterparts() {
     let found = |manager: &str| {
         let text = format!("use_remote_address: true\n          {manager}");
@@ -388,13 +317,13 @@ fn the_keys_of_path_normalisation_have_counterparts() {
     };
     for manager in ["merge_slashes: true", "normalize_path: true", "path_with_escaped_slashes_action: REJECT_REQUEST"] {
         let found = found(manager);
-        assert!(notes(&found).is_empty() && !found.toml.contains("\npath_"), "{}{}", notes(&found), found.toml);
+        assert!(own_notes(&found).is_empty() && !found.toml.contains("\npath_"), "{}{}", notes(&found), found.toml);
     }
     assert!(found("merge_slashes: false").toml.contains("path_merge_slashes = false"));
     let kept = found("path_with_escaped_slashes_action: KEEP_UNCHANGED").toml;
     assert!(kept.contains("path_escaped_slash = \"keep\"") && kept.contains("path_backslash = \"keep\""), "{kept}");
     for manager in ["normalize_path: false", "path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD"] {
-        assert!(!notes(&found(manager)).is_empty(), "{manager}");
+        assert!(!own_notes(&found(manager)).is_empty(), "{manager}");
     }
 }
 
@@ -414,60 +343,9 @@ fn hosts_have_no_ports_and_belong_to_the_first_virtual_host_that_names_them() {
     check(&found.toml);
     assert!(found.toml.contains("hosts = [\"a.example\", \"b.example\"]"), "{}", found.toml);
     assert!(found.toml.contains("hosts = [\"c.example\"]") && !found.toml.contains("/two"), "{}", found.toml);
-    let notes = notes(&found);
+    let notes = own_notes(&found);
     for text in ["`domains: a.example:443`: hosts have no port here", "`domains: A.example`", "`virtual_host two`"] {
         assert!(notes.contains(text), "{text}: {notes}");
     }
     assert_eq!(notes.lines().count(), 3, "{notes}");
-}
-
-#[test]
-fn a_header_has_the_name_of_the_route_and_none_is_sent_without_a_value() {
-    let header = |value: &str| format!("{{ header: {{ key: x-a, value: \"{value}\" }} }}");
-    let found = |name: &str, value: &str| {
-        routed(&format!(
-            "{{ {name}match: {{ prefix: / }}, route: {{ cluster: app, host_rewrite_header: x-host }}, request_headers_to_add: [{}] }}",
-            header(value)
-        ))
-    };
-    let named = found("name: 50%, ", "of %ROUTE_NAME%");
-    assert!(named.toml.contains("name = \"x-a\", value = \"of 50%%\""), "{}", named.toml);
-    assert!(named.toml.contains("host_from_header = \"x-host\""), "{}", named.toml);
-    for value in ["%ROUTE_NAME%", ""] {
-        let found = found("", value);
-        assert!(!found.toml.contains("x-a") && notes(&found).is_empty(), "{}{}", found.toml, notes(&found));
-    }
-}
-
-#[test]
-fn a_retry_follows_the_failures_that_envoy_retries() {
-    let found = |policy: &str| {
-        let all = ALL.replace("cluster: app }", &format!("cluster: app, retry_policy: {{ {policy} }} }}"));
-        let found = read(Format::Envoy, &front("", "use_remote_address: true", &all, ""));
-        check(&found.toml);
-        found
-    };
-    for (policy, line) in [
-        ("retry_on: connect-failure", "retry = { attempts = 1, on = [\"connect_failure\"] }"),
-        (
-            "retry_on: 5xx, num_retries: 3",
-            "attempts = 3, on = [\"connect_failure\", \"refused_stream\", \"reset\", \"5xx\"] }",
-        ),
-        (
-            "retry_on: \"reset,connect-failure\", per_try_timeout: 1s",
-            "on = [\"connect_failure\", \"refused_stream\", \"reset\", \"timeout\"], try_timeout = \"1s\" }",
-        ),
-        (
-            "retry_on: \"retriable-4xx,retriable-status-codes\", retriable_status_codes: [503]",
-            "statuses = [409, 503] }",
-        ),
-        ("retry_on: connect-failure, retriable_status_codes: [503]", "on = [\"connect_failure\"] }"),
-    ] {
-        let found = found(policy);
-        assert!(found.toml.contains(line), "{policy}: {}", found.toml);
-        let is_noted = notes(&found).contains("only if their method is idempotent");
-        assert_eq!(is_noted, !policy.contains("connect-failure") || policy.contains("reset"), "{}", notes(&found));
-    }
-    let strange = notes(&found("retry_on: retriable-status-codes, retriable_status_codes: [304]"));
-    assert!(strange.contains("`retriable_status_codes: 304`"), "{strange}");
 }

@@ -1,0 +1,223 @@
+//! Changes of headers by a route, its virtual host and its listener.
+
+use std::collections::HashSet;
+
+use super::Importer;
+use super::arrival::{PEER, Seen};
+use super::target::content_type;
+use crate::field;
+use crate::model::{Route, Target};
+use crate::toml::Value;
+use crate::yaml::Node;
+
+/// Variables that both programs have with the same value, as docs/guide/migration.md lists them. The empty name is a percent sign.
+const KNOWN: [&str; 13] = [
+    "",
+    "DOWNSTREAM_REMOTE_ADDRESS",
+    "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT",
+    "DOWNSTREAM_REMOTE_PORT",
+    "DOWNSTREAM_LOCAL_ADDRESS",
+    "DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT",
+    "DOWNSTREAM_LOCAL_PORT",
+    "PROTOCOL",
+    "DOWNSTREAM_TLS_VERSION",
+    "DOWNSTREAM_TLS_CIPHER",
+    "START_TIME",
+    "HOSTNAME",
+    "UPSTREAM_CLUSTER",
+];
+
+/// The message whose headers change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Message {
+    Request,
+    /// The response of an upstream.
+    Response,
+    /// A response of the gateway itself. `has_type`: `target` has written the type of its body.
+    Own {
+        has_type: bool,
+    },
+}
+
+impl Message {
+    /// In Envoy's keys, and Weir's key.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Request => ("request", "request_header"),
+            Self::Response | Self::Own { .. } => ("response", "response_header"),
+        }
+    }
+}
+
+/// The changes of a request before the value of a header is made, which `%REQ(name)%` sees in Envoy.
+#[derive(Default)]
+struct Before {
+    removed: HashSet<String>,
+    written: HashSet<String>,
+}
+
+impl<'n> Importer<'n> {
+    /// Headers of the listener, then of the route, and of its virtual host behind them. Each removes before it adds.
+    pub(super) fn headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
+        let mut before = Before::default();
+        let requests = self.changes([node, host], Message::Request, &mut before);
+        // The list of a route stands in place of that of its domain.
+        if !requests.is_empty() {
+            let all = self.every_request.iter().cloned().chain(requests).collect();
+            route.more.set("request_header", Value::List(all));
+        }
+        let responses = self.changes([node, host], Message::Response, &mut before);
+        if !responses.is_empty() {
+            route.more.set("response_header", Value::List(responses));
+        }
+    }
+
+    /// Headers of responses that no upstream sends.
+    pub(super) fn own_response_headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
+        let is_type = |(key, _): &(String, Value)| key == "content_type";
+        let has_type = matches!(&route.target, Target::Response(keys) if keys.iter().any(is_type));
+        let changes = self.changes([node, host], Message::Own { has_type }, &mut Before::default());
+        if !changes.is_empty() {
+            route.more.set("response_header", Value::List(changes));
+        }
+    }
+
+    /// The changes of `levels`: the route and its virtual host.
+    fn changes(&mut self, levels: [&'n Node; 2], message: Message, before: &mut Before) -> Vec<Value> {
+        // Envoy's name of the route, for Weir's routes have other names.
+        let route = levels[0].text_at("name").unwrap_or_default().replace('%', "%%");
+        let (kind, key) = message.words();
+        let mut changes = Vec::new();
+        for level in levels {
+            let removed = level.items_at(&format!("{kind}_headers_to_remove"));
+            for one in removed {
+                match field::change("remove", one.text(), None) {
+                    Ok(one) => changes.push(one),
+                    Err(why) => self.note(one, &format!("{kind}_headers_to_remove"), &why, key),
+                }
+            }
+            if message == Message::Request {
+                let names = removed.iter().map(|one| one.text().to_ascii_lowercase());
+                names.for_each(|name| before.remove(name));
+            }
+            let added = level.items_at(&format!("{kind}_headers_to_add"));
+            let is_written = |one: &&Node| message == (Message::Own { has_type: true }) && content_type(one).is_some();
+            for one in added.iter().filter(|one| !is_written(one)) {
+                changes.extend(self.added(one, message, &route, before));
+            }
+            if message == Message::Request {
+                let names = added.iter().filter_map(|one| one.text_at("header.key"));
+                names.for_each(|name| before.write(name.to_ascii_lowercase()));
+            }
+        }
+        changes
+    }
+
+    /// A header that is added or replaced; `None`: it cannot be said, which is noted, or Envoy does not send it.
+    fn added(&mut self, one: &'n Node, message: Message, route: &str, before: &Before) -> Option<Value> {
+        self.rest(one, &["header", "append", "append_action", "keep_empty_value"], "headers_to_add");
+        let (name, value) = (one.text_at("header.key")?, one.text_at("header.value").unwrap_or_default());
+        let directive = format!("{name}: {value}");
+        let action = match (one.text_at("append_action"), one.get("append")) {
+            (Some(action), _) => action,
+            // The older spelling.
+            (None, Some(append)) if !append.is_true() => "OVERWRITE_IF_EXISTS_OR_ADD",
+            (None, _) => "APPEND_IF_EXISTS_OR_ADD",
+        };
+        let change = match action {
+            "APPEND_IF_EXISTS_OR_ADD" => "add",
+            "OVERWRITE_IF_EXISTS_OR_ADD" => "set",
+            _ => {
+                let why = format!("{action} depends on what is there already; the change is left out");
+                self.note(one, &directive, &why, "change = \"set\"");
+                return None;
+            }
+        };
+        let key = message.words().1;
+        let value = match self.value(&value.replace("%ROUTE_NAME%", route), message, before) {
+            Ok(value) => value,
+            Err(why) if change == "add" => {
+                self.note(one, &directive, &why, key);
+                return None;
+            }
+            // A header of the sender must not stand in place of the value.
+            Err(why) => {
+                self.note(one, &directive, &format!("{why}; the header is removed"), key);
+                return field::change("remove", name, None).ok();
+            }
+        };
+        let keeps_empty = one.get("keep_empty_value").is_some_and(Node::is_true);
+        if value.is_empty() && !keeps_empty {
+            return None;
+        }
+        if keeps_empty && value.contains("%REQ(") {
+            self.note(one, &directive, "is not sent if the request lacks the header in its value", key);
+        }
+        let made = field::change(change, name, Some(value));
+        made.map_err(|why| self.note(one, &directive, &why, "[route.rewrite] host")).ok()
+    }
+
+    /// The value of a header, with Weir's variables.
+    ///
+    /// # Errors
+    /// Weir has no such variable, or it has another value.
+    fn value(&self, text: &str, message: Message, before: &Before) -> Result<String, String> {
+        let mut value = String::new();
+        for (at, part) in text.split('%').enumerate() {
+            match at % 2 {
+                0 => value.push_str(part),
+                _ => value.push_str(&self.variable(part, message, before)?),
+            }
+        }
+        Ok(value)
+    }
+
+    fn variable(&self, name: &str, message: Message, before: &Before) -> Result<String, String> {
+        let header = name.strip_prefix("REQ(").and_then(|rest| rest.strip_suffix(')'));
+        if let Some(header) = header.filter(|header| !header.contains(['?', ':'])) {
+            return self.request_header(header, message, before);
+        }
+        if !KNOWN.contains(&name) {
+            return Err("its value has a variable that Weir does not know".to_owned());
+        }
+        if name.starts_with("DOWNSTREAM_REMOTE_") && !self.arrival.is_client_the_peer() {
+            return Err(format!("in Weir, `{name}` is the proxy in front, not the client"));
+        }
+        Ok(format!("%{name}%"))
+    }
+
+    /// A header of the request in the value of a header. Weir reads the header as it is before all changes of the route.
+    fn request_header(&self, name: &str, message: Message, before: &Before) -> Result<String, String> {
+        let known = name.to_ascii_lowercase();
+        if before.written.contains(&known) {
+            return Err(format!("Envoy reads {name} as another change writes it, and Weir as the client sent it"));
+        }
+        if before.removed.contains(&known) {
+            return Ok(String::new());
+        }
+        let seen = self.arrival.seen(&known);
+        match (seen, message) {
+            (Seen::Absent, _) => Ok(String::new()),
+            (Seen::Text(text), _) => Ok(text.to_owned()),
+            (Seen::Peer, _) => Ok(PEER.to_owned()),
+            (Seen::Unknown | Seen::Framing, _) => Err(format!("Weir writes {name} itself, or does not forward it")),
+            (_, Message::Response) => Err("a response cannot have a header of its request".to_owned()),
+            (Seen::SentOr(_) | Seen::Written { .. }, Message::Own { .. }) => {
+                Err(format!("Weir reads {name} as the client sent it, and Envoy writes it first"))
+            }
+            _ => Ok(format!("%REQ({name})%")),
+        }
+    }
+}
+
+impl Before {
+    fn remove(&mut self, name: String) {
+        self.written.remove(&name);
+        self.removed.insert(name);
+    }
+
+    fn write(&mut self, name: String) {
+        self.removed.remove(&name);
+        self.written.insert(name);
+    }
+}
