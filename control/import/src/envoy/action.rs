@@ -22,6 +22,9 @@ const WITHOUT_RESPONSE: [&str; 3] = ["connect_failure", "refused_stream", "reset
 /// The statuses that Weir may retry.
 const RETRIABLE: std::ops::RangeInclusive<u64> = 400..=599;
 
+/// Retries of a request that Weir may make.
+const RETRIES_MAX: u64 = 10;
+
 /// The status of `retriable-4xx`.
 const CONFLICT: u64 = 409;
 
@@ -41,7 +44,8 @@ impl<'n> Importer<'n> {
             "retry_policy",
         ];
         self.rest(action, &read, "route");
-        match millis(action, "timeout")?.unwrap_or(TIMEOUT) {
+        let all = millis(action, "timeout")?.unwrap_or(TIMEOUT);
+        match all {
             // No limit.
             0 => route.more.set("response_timeout", duration(DAY, DAY)),
             time => {
@@ -65,29 +69,37 @@ impl<'n> Importer<'n> {
             self.note(action, "auto_host_rewrite", "the host is a fixed text, or the client's", "[route.rewrite] host");
         }
         match action.get("retry_policy") {
-            Some(policy) => self.retry(policy, route),
+            Some(policy) => self.retry(policy, all, route),
             None => Ok(()),
         }
     }
 
-    fn retry(&mut self, policy: &'n Node, route: &mut Route) -> Result<(), Mistake> {
+    /// `all`: milliseconds of all attempts together; 0: no limit.
+    fn retry(&mut self, policy: &'n Node, all: u64, route: &mut Route) -> Result<(), Mistake> {
         self.rest(policy, &["retry_on", "num_retries", "per_try_timeout", "retriable_status_codes"], "retry_policy");
+        // Envoy ignores a limit of an attempt that is not shorter than that of all attempts.
+        let limit = millis(policy, "per_try_timeout")?.filter(|time| *time > 0 && (all == 0 || *time < all));
+        if let Some(time) = limit {
+            route.more.set("response_timeout", duration(time, DAY));
+        }
         let count = policy.get("num_retries").map_or(Ok(1), |node| node.number("num_retries"))?;
-        let mut entries = vec![("attempts".to_owned(), Value::Number(count.min(10)))];
-        if count > 0 {
-            let limit = millis(policy, "per_try_timeout")?.filter(|time| *time > 0);
-            let (on, statuses) = self.retried(policy, limit.is_some())?;
-            if !statuses.is_empty() || on.iter().any(|failure| !WITHOUT_RESPONSE[..2].contains(failure)) {
-                let why = "requests that a server may have processed are sent again only if their method is idempotent";
-                self.note(policy, "retry_policy", why, "non_idempotent = true");
-            }
-            if !on.is_empty() {
-                entries.push(("on".to_owned(), Value::texts(on)));
-            }
-            if !statuses.is_empty() {
-                entries.push(("statuses".to_owned(), Value::List(statuses.into_iter().map(Value::Number).collect())));
-            }
-            entries.extend(limit.map(|time| ("try_timeout".to_owned(), duration(time, DAY))));
+        let (on, statuses) = self.retried(policy, limit.is_some())?;
+        if count == 0 || on.is_empty() && statuses.is_empty() {
+            route.more.set("retry", Value::inline([("attempts", Value::Number(0))]));
+            return Ok(());
+        }
+        if let Some(node) = policy.get("num_retries").filter(|_| count > RETRIES_MAX) {
+            self.note(node, &format!("num_retries: {count}"), "is at most 10 here", "attempts");
+        }
+        if !statuses.is_empty() || on.iter().any(|failure| !WITHOUT_RESPONSE[..2].contains(failure)) {
+            let why = "requests that a server may have processed are sent again only if their method is idempotent";
+            self.note(policy, "retry_policy", why, "non_idempotent = true");
+        }
+        let mut entries = vec![("attempts".to_owned(), Value::Number(count.min(RETRIES_MAX)))];
+        // Without the key, Weir retries some failures of its own choice.
+        entries.push(("on".to_owned(), Value::texts(on)));
+        if !statuses.is_empty() {
+            entries.push(("statuses".to_owned(), Value::List(statuses.into_iter().map(Value::Number).collect())));
         }
         route.more.set("retry", Value::Inline(entries));
         Ok(())
@@ -119,6 +131,8 @@ impl<'n> Importer<'n> {
         }
         let mut known = HashSet::new();
         on.retain(|failure| known.insert(*failure));
+        let mut known = HashSet::new();
+        statuses.retain(|status| known.insert(*status));
         Ok((on, statuses))
     }
 }

@@ -71,7 +71,7 @@ impl<'n> Importer<'n> {
         Ok(())
     }
 
-    /// The settings that the routes with an upstream share: the headers that Envoy rewrites in every request.
+    /// The settings that the routes with an upstream share: the headers that Envoy rewrites in every request, and no retries.
     fn push_domain(&mut self) {
         let name = Value::text(&self.domain);
         if !self.config.routes.iter().any(|route| route.more.get("domain") == Some(&name)) {
@@ -79,6 +79,8 @@ impl<'n> Importer<'n> {
         }
         let mut table = Table::default();
         table.set("name", name);
+        // Envoy retries nothing unless a route says so.
+        table.set("retry", Value::inline([("attempts", Value::Number(0))]));
         table.set("request_header", Value::List(self.every_request.clone()));
         self.config.domains.push(table);
     }
