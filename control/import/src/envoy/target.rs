@@ -104,31 +104,51 @@ impl<'n> Importer<'n> {
             }
         };
         let mut keys = vec![("status".to_owned(), Value::Number(status))];
-        if node.get("https_redirect").is_some_and(Node::is_true) {
-            keys.push(("scheme".to_owned(), Value::text("https")));
-        }
-        keys.extend(node.text_at("scheme_redirect").map(|scheme| ("scheme".to_owned(), Value::text(scheme))));
-        keys.extend(address(node)?);
+        keys.extend(self.address(node, notes)?);
         keys.extend(path(node, notes));
         match keys.len() {
             1 => Err(Mistake::new(&node.place, "the redirect leads to the request's own address")),
             _ => Ok(Target::Redirect(keys)),
         }
     }
+
+    /// The scheme, the host and the port of a redirect. A host may have its port behind it.
+    fn address(&self, node: &Node, notes: &mut Vec<Note>) -> Result<Vec<(String, Value)>, Mistake> {
+        let is_https = node.get("https_redirect").is_some_and(Node::is_true);
+        let mut scheme = node.text_at("scheme_redirect").or(is_https.then_some("https"));
+        let mut port = node.get("port_redirect").map(|port| port.number("port_redirect")).transpose()?;
+        let host = node.text_at("host_redirect").map(|text| {
+            let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+            port = port.or(parts.map(|(_, port)| u64::from(port)));
+            parts.map_or(text, |(host, _)| host)
+        });
+        match (scheme, host, port) {
+            // With its own port, a host does not get that of the request.
+            (None, Some(_), None) => port = Some(if self.arrival.scheme() == "https" { 443 } else { 80 }),
+            // With a scheme, Weir leaves out the port of the request.
+            (Some(own), None, None) if self.arrival.fixed_scheme() == Some(own) && has_path(node) => scheme = None,
+            (Some(_), None, None) => {
+                let key = if is_https { "https_redirect" } else { "scheme_redirect" };
+                let why = "the Location has no port; Envoy keeps a port of the Host that the scheme does not imply";
+                notes.push(Note::new(&node.place, key, why, "[route.redirect] port"));
+            }
+            _ => {}
+        }
+        if scheme.is_none() && self.arrival.fixed_scheme().is_none() {
+            let why = "the Location has the scheme of the connection; Envoy has that of X-Forwarded-Proto";
+            notes.push(Note::new(&node.place, "redirect", why, "[route.redirect] scheme"));
+        }
+        let mut keys = Vec::new();
+        keys.extend(scheme.map(|scheme| ("scheme".to_owned(), Value::text(scheme))));
+        keys.extend(host.map(|host| ("host".to_owned(), Value::text(host))));
+        keys.extend(port.map(|port| ("port".to_owned(), Value::Number(port))));
+        Ok(keys)
+    }
 }
 
-/// The host and the port of a redirect. A host may have its port behind it.
-fn address(node: &Node) -> Result<Vec<(String, Value)>, Mistake> {
-    let mut keys = Vec::new();
-    let mut port = node.get("port_redirect").map(|port| port.number("port_redirect")).transpose()?;
-    if let Some(text) = node.text_at("host_redirect") {
-        let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-        let host = parts.map_or(text, |(host, _)| host);
-        port = port.or(parts.map(|(_, port)| u64::from(port)));
-        keys.push(("host".to_owned(), Value::text(host)));
-    }
-    keys.extend(port.map(|port| ("port".to_owned(), Value::Number(port))));
-    Ok(keys)
+/// A redirect that leads to another path.
+fn has_path(node: &Node) -> bool {
+    node.get("path_redirect").is_some() || node.get("prefix_rewrite").is_some()
 }
 
 /// The path of a redirect.

@@ -1,6 +1,7 @@
 //! Differences between Envoy and Weir are refused or noted, and the result is never weaker than the original.
 
 mod headers;
+mod redirects;
 mod retries;
 
 use weir_import::{Format, Imported};
