@@ -53,6 +53,12 @@ impl<'n> Importer<'n> {
         }
         self.arrival(config, listener)?;
         self.paths(config, listener);
+        for key in ["strip_any_host_port", "strip_matching_host_port"] {
+            if let Some(node) = config.get(key).filter(|node| node.is_true()) {
+                let why = "hosts are compared without their port, but the upstream gets the Host with its port";
+                self.note(node, key, why, "[route.rewrite] host");
+            }
+        }
         let has_websocket =
             config.items_at("upgrade_configs").iter().any(|one| one.text_at("upgrade_type") == Some("websocket"));
         if has_websocket {
@@ -97,7 +103,15 @@ impl<'n> Importer<'n> {
         match node.text() {
             "KEEP_UNCHANGED" => {
                 listener.more.set("http.path_escaped_slash", Value::text("keep"));
-                listener.more.set("http.path_backslash", Value::text("keep"));
+                match config.get("normalize_path").is_some_and(Node::is_true) {
+                    false => listener.more.set("http.path_backslash", Value::text("keep")),
+                    // A server that reads it as a slash would see another path than the routes.
+                    true => {
+                        let why =
+                            "requests with a backslash or %5C get 400; Envoy makes a backslash a slash, and keeps %5C";
+                        self.note(node, "path_with_escaped_slashes_action: KEEP_UNCHANGED", why, "path_backslash");
+                    }
+                }
             }
             "REJECT_REQUEST" | "IMPLEMENTATION_SPECIFIC_DEFAULT" => {}
             other => {

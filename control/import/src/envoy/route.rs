@@ -67,7 +67,7 @@ impl<'n> Importer<'n> {
                 self.rest_of_all(name, listener);
             }
         }
-        let is_for_all = |host: &Node| host.items_at("domains").iter().any(|one| one.text() == "*");
+        let is_for_all = |host: &Node| host.items_at("domains").iter().any(|one| without_port(one.text()) == "*");
         if !config.items_at("virtual_hosts").iter().any(is_for_all) {
             self.rest_of_all("other", listener);
         }

@@ -327,6 +327,19 @@ fn the_keys_of_path_normalisation_have_counterparts() {
     for manager in ["normalize_path: false", "path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD"] {
         assert!(!own_notes(&found(manager)).is_empty(), "{manager}");
     }
+    // A backslash is a slash for Envoy then, and could be one for a server.
+    let both = found("normalize_path: true\n          path_with_escaped_slashes_action: KEEP_UNCHANGED");
+    assert!(
+        both.toml.contains("path_escaped_slash = \"keep\"") && !both.toml.contains("path_backslash = "),
+        "{}",
+        both.toml
+    );
+    assert!(own_notes(&both).contains("a backslash or %5C get 400"), "{}", own_notes(&both));
+    for key in ["strip_any_host_port", "strip_matching_host_port"] {
+        let noted = own_notes(&found(&format!("{key}: true")));
+        assert!(noted.contains(&format!("`{key}`: hosts are compared without their port, but")), "{noted}");
+        assert_eq!(own_notes(&found(&format!("{key}: false"))), "");
+    }
 }
 
 #[test]
@@ -350,4 +363,9 @@ fn hosts_have_no_ports_and_belong_to_the_first_virtual_host_that_names_them() {
         assert!(notes.contains(text), "{text}: {notes}");
     }
     assert_eq!(notes.lines().count(), 3, "{notes}");
+    // All hosts at any port are all hosts.
+    let all = routed("{ match: { prefix: / }, route: { cluster: app } }").toml;
+    let found = read(Format::Envoy, &front("", "use_remote_address: true", &ALL.replace("\"*\"", "\"*:8080\""), ""));
+    assert_eq!(found.toml, all);
+    assert!(!found.toml.contains("status = 404"), "{}", found.toml);
 }
