@@ -250,7 +250,8 @@ section! {
         default change: ChangeKind = ChangeKind::Set;
         /// Name of the header.
         required name: Word;
-        /// Value of the header, with variables as in Envoy: `%DOWNSTREAM_REMOTE_ADDRESS%`, `%REQ(x-name)%`, `%ROUTE_NAME%`.
+        /// Value of the header, with variables as in Envoy: `%DOWNSTREAM_REMOTE_ADDRESS%`, `%ROUTE_NAME%`, `%REQ(x-name)%` (empty in
+        /// responses of upstreams). A header with an empty variable is not sent.
         optional value: Text;
     }
 }
