@@ -14,6 +14,8 @@ use weir_tests::server::{Kind, Server};
 mod clients;
 #[path = "lab/demo.rs"]
 mod demo;
+#[path = "lab/envoy_edges.rs"]
+mod envoy_edges;
 #[path = "lab/flags.rs"]
 mod flags;
 #[path = "lab/gates.rs"]

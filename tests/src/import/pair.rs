@@ -7,8 +7,12 @@ use crate::http::{HttpClient, Response};
 use crate::port;
 use crate::stream::Address;
 
-/// An origin that says its name, and what it was given: the request line, the host, and some fields. Requests for a path that begins
-/// with `/silent` get no response, and those for `/unavailable` a 503.
+/// Fields that Envoy takes for its own.
+const ENVOY_FIELDS: [&str; 4] =
+    ["x-envoy-internal", "x-envoy-external-address", "x-envoy-retry-on", "x-envoy-decorator-operation"];
+
+/// An origin whose response has its name and parts of the request: the request line, the host, and some fields. Requests for a path
+/// that begins with `/silent` get no response, and those for `/unavailable` a 503.
 pub fn origin(name: &'static str) -> Faulty {
     Faulty::http(move |request| {
         let head = String::from_utf8_lossy(&request[0]).into_owned();
@@ -22,19 +26,27 @@ pub fn origin(name: &'static str) -> Faulty {
         // The last one is the peer, which programs name in different ways.
         let before = hops.rsplit_once(',').map_or("", |(before, _)| before);
         let body = format!(
-            "{name} {} {} host={} client={} before={before} scheme={} cert={} secret={} tag={}",
+            "{name} {} {} host={} client={} before={before} scheme={} cert={} id={} envoy={} secret={} tag={}",
             words[0],
             words[1],
             value("host"),
             value("x-real-ip"),
             value("x-forwarded-proto"),
             value("x-forwarded-client-cert"),
+            id(&value("x-request-id")),
+            ENVOY_FIELDS.map(value).join("/"),
             value("x-secret"),
             value("x-tag")
         );
         let head = format!("HTTP/1.1 {status}\r\nX-Origin: {name}\r\nContent-Length: {}\r\n\r\n", body.len());
         Act::Reply((head + &body).into_bytes())
     })
+}
+
+/// The id of a request; those that programs make differ in each request.
+fn id(value: &str) -> &str {
+    let is_made = value.len() == 36 && value.matches('-').count() == 4;
+    if is_made { "made" } else { value }
 }
 
 /// The values of all fields of this name, joined.
@@ -124,7 +136,7 @@ fn absolute(location: &str, fields: &str) -> String {
     }
 }
 
-/// How many of so many requests each of the origins `one` and `two` has answered.
+/// Of so many requests, those that went to the origin `one`, and those that went to `two`.
 pub fn shares(address: &Address, path: &str, requests: usize) -> [usize; 2] {
     let mut counts = [0; 2];
     for _ in 0..requests {
