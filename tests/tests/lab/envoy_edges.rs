@@ -47,7 +47,7 @@ fn shown(response: &Response) -> (u16, Option<String>, String) {
 /// Both programs in front of an origin.
 struct Stand {
     pair: Pair,
-    /// Notes of the import.
+    /// Notes of the import without the known ones.
     unknown: Vec<String>,
     _envoy: Envoy,
     _origin: Faulty,

@@ -148,7 +148,8 @@ fn shop_requests() -> Vec<(String, String)> {
         // A client may not say these of itself.
         "X-Name: n\r\nX-Real-IP: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Client-Cert: Hash=1\r\n",
         "X-Name: n\r\nX-Forwarded-For: 192.0.2.1, 192.0.2.2\r\nX-Version: 2\r\n",
-        "X-Name: n\r\nX-Envoy-Internal: true\r\nX-Envoy-External-Address: 192.0.2.9\r\nX-Envoy-Retry-On: 5xx\r\nX-Envoy-Decorator-Operation: a\r\n",
+        "X-Name: n\r\nX-Envoy-Internal: true\r\nX-Envoy-External-Address: 192.0.2.9\r\nX-Envoy-Retry-On: 5xx\r\n\
+         X-Envoy-Decorator-Operation: a\r\n",
     ];
     let mut requests = Vec::new();
     for path in PATHS {

@@ -216,7 +216,7 @@ impl<'n> Importer<'n> {
         let makes_id = config.get("generate_request_id").is_none_or(Node::is_true);
         self.arrival = Arrival { is_edge, hops, has_tls, makes_id, client_cert: ClientCert::Removed };
         let replaces = self.client_cert(config, listener);
-        // With use_remote_address Envoy appends the address of the peer; without it leaves the field as it came.
+        // With use_remote_address, Envoy appends the address of the peer. Without it, the field stays as it came.
         let forwarded = match (is_edge, replaces) {
             (true, true) => "replace",
             (true, false) => "append",

@@ -62,7 +62,7 @@ impl<'n> Importer<'n> {
                 route.name = self.route_names.unique(&format!("{name}{end}"));
                 self.config.routes.push(route);
             }
-            // A host whose routes do not match is answered 404 by both; all other hosts only if a route says so here.
+            // Both respond with 404 if no route of a host matches; here, other hosts need a route for that.
             if hosts.is_empty() {
                 self.rest_of_all(name, listener);
             }
