@@ -136,7 +136,7 @@ fn absolute(location: &str, fields: &str) -> String {
     }
 }
 
-/// Of so many requests, those that went to the origin `one`, and those that went to `two`.
+/// The numbers of requests, among so many, that went to the origins `one` and `two`.
 pub fn shares(address: &Address, path: &str, requests: usize) -> [usize; 2] {
     let mut counts = [0; 2];
     for _ in 0..requests {

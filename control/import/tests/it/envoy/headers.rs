@@ -164,7 +164,7 @@ fn a_condition_on_a_header_that_envoy_rewrites_first_is_decided_or_left_out() {
         (EDGE, "name: x-forwarded-proto, string_match: { safe_regex: { regex: \"htt\" } }", Is::Never),
         (EDGE, "name: x-forwarded-proto, string_match: { prefix: htt }", Is::All),
         (EDGE, "name: x-forwarded-proto, present_match: true", Is::All),
-        // Of requests without it, Envoy takes the scheme of the connection.
+        // Without it, Envoy compares the scheme of the connection.
         (HOPS, "name: x-forwarded-proto, string_match: { exact: http }", Is::Noted),
         (HOPS, "name: x-forwarded-proto, string_match: { exact: https }", Is::Conditional),
         (HOPS, "name: x-forwarded-proto, string_match: { exact: https }, invert_match: true", Is::Noted),
