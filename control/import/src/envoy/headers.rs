@@ -128,7 +128,7 @@ impl<'n> Importer<'n> {
             "APPEND_IF_EXISTS_OR_ADD" => "add",
             "OVERWRITE_IF_EXISTS_OR_ADD" => "set",
             _ => {
-                let why = format!("{action} depends on what is there already; the change is left out");
+                let why = format!("{action} depends on the value that is there already; the change is left out");
                 self.note(one, &directive, &why, "change = \"set\"");
                 return None;
             }
