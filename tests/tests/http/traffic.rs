@@ -307,19 +307,21 @@ fn frames_of_a_websocket_move_the_counters_of_both_sides_while_it_is_open() {
     gateway.finish();
 }
 
-#[test]
-fn a_tcp_connection_moves_the_counters_of_both_sides_while_it_is_open() {
+/// Bytes in both directions through a listener that passes them on. `first`: those that the client sends before.
+fn pass(protocol: &'static str, first: &[u8]) {
     let (address, streams) = origin();
-    let gateway = Gateway::start(Config { protocol: "tcp", ..Config::to(&address) });
+    let gateway = Gateway::start(Config { protocol, ..Config::to(&address) });
     let mut client = TcpStream::connect(gateway.address.tcp()).expect("the gateway accepts");
     client.set_read_timeout(Some(WAIT)).expect("a time limit can be set");
     let (mut origin, mut so_far, mut buffer) = (None, ByteCounts::default(), vec![0; STEP_BYTES]);
-    for _ in 0..STEPS {
-        client.write_all(&vec![b'a'; STEP_BYTES]).expect("taken");
+    for step in 0..STEPS {
+        let mut sent = if step == 0 { first.to_vec() } else { Vec::new() };
+        sent.resize(sent.len() + STEP_BYTES, b'a');
+        client.write_all(&sent).expect("taken");
         let origin = origin.get_or_insert_with(|| streams.recv_timeout(WAIT).expect("a connection to the origin"));
-        origin.read_exact(&mut buffer).expect("a part");
-        so_far.client_read += STEP_BYTES;
-        so_far.upstream_written += STEP_BYTES;
+        origin.read_exact(&mut vec![0; sent.len()]).expect("a part");
+        so_far.client_read += sent.len();
+        so_far.upstream_written += sent.len();
         assert_exactly(&gateway, so_far);
         origin.write_all(&vec![b'b'; STEP_BYTES]).expect("taken");
         client.read_exact(&mut buffer).expect("a part");
@@ -332,4 +334,15 @@ fn a_tcp_connection_moves_the_counters_of_both_sides_while_it_is_open() {
     gateway.wait_metric("weir_connections_closed_total", &[], 1.0);
     assert_exactly(&gateway, so_far);
     gateway.finish();
+}
+
+#[test]
+fn a_tcp_connection_moves_the_counters_of_both_sides_while_it_is_open() {
+    pass("tcp", b"");
+}
+
+#[test]
+fn a_connection_of_tls_moves_the_counters_of_both_sides_from_its_first_message_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    pass("tls", &Certificates::create(folder.path()).client_hello());
 }
