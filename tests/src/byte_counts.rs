@@ -1,6 +1,11 @@
-//! The counters of bytes, as a test compares them with what it sent and received.
+//! The counters of bytes, for tests that know the bytes on both sides of a gateway.
 
+use std::cell::Cell;
+use std::fmt::{Display, Formatter, Result};
+use std::net::TcpStream;
 use std::ops::Sub;
+
+use socket2::SockRef;
 
 use crate::deadline::{WAIT, until};
 use crate::gateway::Gateway;
@@ -8,6 +13,9 @@ use crate::metrics::Metrics;
 
 /// Equal scrapes in a row that show that the counters rest.
 const SCRAPES_AT_REST: u32 = 3;
+
+/// Bytes that the kernel keeps for a slow client: without a limit it would keep the greater part of a transfer.
+const KERNEL_BYTES: usize = 256 << 10;
 
 /// The four counters, each as the sum of all listeners or endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -53,6 +61,11 @@ impl ByteCounts {
         })
     }
 
+    /// Those after the client has sent and received so many bytes, each of which has gone through.
+    pub fn through(sent: usize, received: usize) -> Self {
+        Self { client_read: sent, client_written: received, upstream_read: received, upstream_written: sent }
+    }
+
     fn has_reached(self, other: Self) -> bool {
         self.client_read >= other.client_read
             && self.client_written >= other.client_written
@@ -75,6 +88,26 @@ impl Sub for ByteCounts {
     }
 }
 
+/// The counters that a test waits for, and those of the last scrape.
+struct Awaited {
+    expected: ByteCounts,
+    moved: Cell<ByteCounts>,
+}
+
+impl Display for Awaited {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
+        write!(formatter, "{:?}; so far {:?}", self.expected, self.moved.get())
+    }
+}
+
+/// Bounds the bytes that the kernel keeps for a client.
+///
+/// # Panics
+/// If the socket refuses the bound.
+pub fn read_slowly(client: &TcpStream) {
+    SockRef::from(client).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
+}
+
 /// Waits until the counters are at least `expected`.
 ///
 /// # Panics
@@ -88,11 +121,23 @@ pub fn wait_for(gateway: &Gateway, expected: ByteCounts) {
 /// # Panics
 /// If they do not.
 pub fn wait_since(gateway: &Gateway, before: ByteCounts, expected: ByteCounts) -> ByteCounts {
-    let what = format!("{expected:?} of {:?}", ByteCounts::now(gateway) - before);
-    until(what, WAIT, || {
-        let moved = ByteCounts::now(gateway) - before;
-        moved.has_reached(expected).then_some(moved)
+    let awaited = Awaited { expected, moved: Cell::default() };
+    until(&awaited, WAIT, || {
+        awaited.moved.set(ByteCounts::now(gateway) - before);
+        awaited.moved.get().has_reached(expected).then(|| awaited.moved.get())
     })
+}
+
+/// Waits until all bytes of the clients so far are counted, and returns the counters: a transfer starts there. A response can be
+/// with its client before it is counted.
+///
+/// # Panics
+/// If the clients have sent or received other sums.
+pub fn wait_start(gateway: &Gateway, sent: usize, received: usize) -> ByteCounts {
+    wait_for(gateway, ByteCounts { client_read: sent, client_written: received, ..ByteCounts::default() });
+    let start = ByteCounts::now(gateway);
+    assert_eq!((start.client_read, start.client_written), (sent, received));
+    start
 }
 
 /// Waits until the counters are at least `expected`, and holds them against it: no byte counts twice.
@@ -102,4 +147,16 @@ pub fn wait_since(gateway: &Gateway, before: ByteCounts, expected: ByteCounts) -
 pub fn assert_exactly(gateway: &Gateway, expected: ByteCounts) {
     wait_for(gateway, expected);
     assert_eq!(ByteCounts::now(gateway), expected);
+}
+
+/// Since `start`, both sides have counted all bytes that the client has sent and received, and no more. `besides`: fewer bytes than
+/// these may have gone to and fro between the gateway and the server alone.
+///
+/// # Panics
+/// If they have not.
+pub fn assert_sums(gateway: &Gateway, start: ByteCounts, (sent, received): (usize, usize), besides: usize) {
+    let moved = wait_since(gateway, start, ByteCounts::through(sent, received));
+    assert_eq!((moved.client_read, moved.client_written), (sent, received));
+    let further = [moved.upstream_read - received, moved.upstream_written - sent];
+    assert!(further.iter().all(|bytes| *bytes < besides), "{further:?} of {moved:?}");
 }

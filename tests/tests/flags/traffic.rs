@@ -29,6 +29,7 @@ fn a_stream_of_changes_moves_the_counters_of_both_sides_while_it_is_open() {
     let origin = FlagOrigin::start();
     let gateway = before(&origin.address, "");
     until_true("flags", || get(&gateway.address, "/api/client/features", BACKEND).status == 200);
+    // All bytes of a connection that has ended are counted.
     gateway.wait_at_rest();
     let start = ByteCounts::now(&gateway);
     let path = "/api/client/streaming";

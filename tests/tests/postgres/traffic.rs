@@ -1,12 +1,11 @@
 //! The byte counters move while rows are copied, on both sides, and count each byte once.
 
-use socket2::SockRef;
-use weir_tests::byte_counts::{ByteCounts, wait_since};
+use weir_tests::byte_counts::{ByteCounts, assert_sums, read_slowly, wait_since, wait_start};
 use weir_tests::gateway::Gateway;
 use weir_tests::postgres::torture::wire::{Wire, message, query};
 use weir_tests::postgres::{Major, Postgres, USER};
 
-use super::gateway::{before, sql};
+use super::gateway::before;
 
 /// Bytes of a row of text with its line end.
 const ROW_BYTES: usize = 1_000;
@@ -23,34 +22,22 @@ const PART_BYTES: usize = 4_000_000;
 /// Bytes that a gateway and a server exchange besides: a login, or the settings of a session.
 const BESIDES_BYTES: usize = 8 << 10;
 
-/// Bytes that the kernel keeps for a client: without a limit it would keep the greater part of a copy.
-const KERNEL_BYTES: usize = 256 << 10;
-
-/// A server, a gateway that has a connection to it, and a client.
-fn stand(folder: &std::path::Path) -> (Postgres, Gateway, Wire) {
+/// A server with a table, a gateway that has a connection to it, its only client, and the counters so far.
+fn stand(folder: &std::path::Path) -> (Postgres, Gateway, Wire, ByteCounts) {
     let server = Postgres::start(Major::Fifteen);
+    server.sql_in(USER, &format!("create table copied (text text); alter table copied owner to {USER}"));
     let gateway = Gateway::start(before(&server, folder, "", "pool_size = 1"));
     let mut client = Wire::connect(gateway.address.tcp().port(), USER, USER, "traffic").expect("a login");
-    SockRef::from(client.socket()).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
+    read_slowly(client.socket());
     assert_eq!(client.query("select 1").expect("a reply").rows, [["1"]]);
-    (server, gateway, client)
-}
-
-/// Both sides have counted what the client has sent and received, and no more.
-fn assert_sums(gateway: &Gateway, start: ByteCounts, sent: usize, received: usize) {
-    let whole =
-        ByteCounts { client_read: sent, client_written: received, upstream_read: received, upstream_written: sent };
-    let moved = wait_since(gateway, start, whole);
-    assert_eq!((moved.client_read, moved.client_written), (sent, received));
-    let besides = [(moved.upstream_read, received), (moved.upstream_written, sent)].map(|(moved, own)| moved - own);
-    assert!(besides.iter().all(|bytes| *bytes < BESIDES_BYTES), "{besides:?} of {moved:?}");
+    let start = wait_start(&gateway, client.sent, client.received);
+    (server, gateway, client, start)
 }
 
 #[test]
 fn a_copy_to_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (_server, gateway, mut client) = stand(folder.path());
-    let start = ByteCounts::now(&gateway);
+    let (_server, gateway, mut client, start) = stand(folder.path());
     let (length, rows) = (ROW_BYTES - 1, ROWS);
     let request = query(&format!("copy (select repeat('x', {length}) from generate_series(1, {rows})) to stdout"));
     client.send(&request).expect("sent");
@@ -60,13 +47,7 @@ fn a_copy_to_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
         received += 5 + body.len();
         copied += if tag == b'd' { body.len() } else { 0 };
         if received >= (scrapes.len() + 1) * PART_BYTES {
-            let so_far = ByteCounts {
-                client_read: request.len(),
-                client_written: received,
-                upstream_read: received,
-                upstream_written: request.len(),
-            };
-            scrapes.push(wait_since(&gateway, start, so_far));
+            scrapes.push(wait_since(&gateway, start, ByteCounts::through(request.len(), received)));
         }
         if tag == b'Z' {
             break;
@@ -79,7 +60,7 @@ fn a_copy_to_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
     {
         assert!(first < second && second < received, "{first}, {second} of {received}: {scrapes:?}");
     }
-    assert_sums(&gateway, start, request.len(), received);
+    assert_sums(&gateway, start, (request.len(), received), BESIDES_BYTES);
     client.leave(2);
     gateway.finish();
 }
@@ -87,9 +68,7 @@ fn a_copy_to_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
 #[test]
 fn a_copy_from_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (server, gateway, mut client) = stand(folder.path());
-    sql(&gateway, "create table copied (text text)");
-    let start = ByteCounts::now(&gateway);
+    let (server, gateway, mut client, start) = stand(folder.path());
     let request = query("copy copied from stdin");
     client.send(&request).expect("sent");
     let (tag, body) = client.message().expect("a message");
@@ -114,7 +93,7 @@ fn a_copy_from_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
             break;
         }
     }
-    assert_sums(&gateway, start, sent + end.len(), received);
+    assert_sums(&gateway, start, (sent + end.len(), received), BESIDES_BYTES);
     assert_eq!(server.sql_in(USER, "select count(*) from copied"), ROWS.to_string());
     client.leave(2);
     gateway.finish();

@@ -2,8 +2,7 @@
 
 use std::io::Read as _;
 
-use socket2::SockRef;
-use weir_tests::byte_counts::{ByteCounts, wait_since};
+use weir_tests::byte_counts::{ByteCounts, assert_sums, read_slowly, wait_since, wait_start};
 use weir_tests::client::Client;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
@@ -19,36 +18,24 @@ const PART_BYTES: usize = 4 << 20;
 /// Bytes that a gateway and a server exchange besides: the first commands on a connection.
 const BESIDES_BYTES: usize = 4 << 10;
 
-/// Bytes that the kernel keeps for a client: without a limit it would keep the greater part of a value.
-const KERNEL_BYTES: usize = 256 << 10;
-
-/// A server, a gateway that has a connection to it, and a client.
-fn stand() -> (Server, Gateway, Client) {
+/// A server, a gateway that has a connection to it, a client, and the counters so far.
+fn stand() -> (Server, Gateway, Client, ByteCounts) {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::start(Config::to(&server.address).upstream("[upstream.health]\nenabled = false"));
     let mut client = gateway.connect();
     if let Stream::Tcp(stream) = client.stream() {
-        SockRef::from(&*stream).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
+        read_slowly(stream);
     }
-    client.expect(&["GET", "none"], b"$-1\r\n");
-    (server, gateway, client)
-}
-
-/// Both sides have counted what the client has sent and received, and no more.
-fn assert_sums(gateway: &Gateway, start: ByteCounts, sent: usize, received: usize) {
-    let whole =
-        ByteCounts { client_read: sent, client_written: received, upstream_read: received, upstream_written: sent };
-    let moved = wait_since(gateway, start, whole);
-    assert_eq!((moved.client_read, moved.client_written), (sent, received));
-    let besides = [(moved.upstream_read, received), (moved.upstream_written, sent)].map(|(moved, own)| moved - own);
-    assert!(besides.iter().all(|bytes| *bytes < BESIDES_BYTES), "{besides:?} of {moved:?}");
+    let (request, reply) = (["GET", "none"], b"$-1\r\n");
+    client.expect(&request, reply);
+    let start = wait_start(&gateway, encode(&request).len(), reply.len());
+    (server, gateway, client, start)
 }
 
 #[test]
 fn a_value_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
-    let (server, gateway, mut client) = stand();
+    let (server, gateway, mut client, start) = stand();
     server.connect().expect(&[b"SET".as_slice(), b"large", &vec![b'v'; VALUE_BYTES]], b"+OK\r\n");
-    let start = ByteCounts::now(&gateway);
     let request = encode(&["GET", "large"]);
     client.send(&request);
     let whole = format!("${VALUE_BYTES}\r\n").len() + VALUE_BYTES + 2;
@@ -57,13 +44,7 @@ fn a_value_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
         let length = PART_BYTES.min(whole - received);
         client.stream().read_exact(&mut part[..length]).expect("a part of the value");
         received += length;
-        let so_far = ByteCounts {
-            client_read: request.len(),
-            client_written: received,
-            upstream_read: received,
-            upstream_written: request.len(),
-        };
-        scrapes.push(wait_since(&gateway, start, so_far));
+        scrapes.push(wait_since(&gateway, start, ByteCounts::through(request.len(), received)));
     }
     let later = scrapes[scrapes.len() / 4];
     for (first, second, all) in [
@@ -72,15 +53,14 @@ fn a_value_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
     ] {
         assert!(first < second && second < all, "{first}, {second} of {all}: {scrapes:?}");
     }
-    assert_sums(&gateway, start, request.len(), whole);
+    assert_sums(&gateway, start, (request.len(), whole), BESIDES_BYTES);
     drop(client);
     gateway.finish();
 }
 
 #[test]
 fn a_value_that_is_sent_slowly_moves_the_counters_of_both_sides_on_its_way() {
-    let (server, gateway, mut client) = stand();
-    let start = ByteCounts::now(&gateway);
+    let (server, gateway, mut client, start) = stand();
     let head = format!("*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n${VALUE_BYTES}\r\n");
     client.send(head.as_bytes());
     let (mut sent, part) = (head.len(), vec![b'v'; PART_BYTES]);
@@ -94,7 +74,7 @@ fn a_value_that_is_sent_slowly_moves_the_counters_of_both_sides_on_its_way() {
     client.send(b"\r\n");
     let reply = client.reply();
     assert_eq!(reply, b"+OK\r\n");
-    assert_sums(&gateway, start, sent + 2, reply.len());
+    assert_sums(&gateway, start, (sent + 2, reply.len()), BESIDES_BYTES);
     let length = server.connect().call(&["STRLEN", "large"]);
     assert_eq!(length, format!(":{VALUE_BYTES}\r\n").into_bytes());
     drop(client);

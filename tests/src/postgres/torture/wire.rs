@@ -44,6 +44,10 @@ pub struct Wire {
     pub status: u8,
     /// Channel and payload of notifications that arrived.
     pub heard: Vec<(String, String)>,
+    /// Bytes sent so far.
+    pub sent: usize,
+    /// Bytes received so far.
+    pub received: usize,
 }
 
 impl Wire {
@@ -64,7 +68,8 @@ impl Wire {
         let stream = TcpStream::connect(address).map_err(|error| format!("connect: {error}"))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let mut wire = Self { stream, input: Vec::new(), key: Vec::new(), status: 0, heard: Vec::new() };
+        let mut wire =
+            Self { stream, input: Vec::new(), key: Vec::new(), status: 0, heard: Vec::new(), sent: 0, received: 0 };
         let mut body = version.to_be_bytes().to_vec();
         for word in words {
             body.extend_from_slice(word.as_bytes());
@@ -86,7 +91,9 @@ impl Wire {
     /// # Errors
     /// The connection has ended.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|error| format!("send: {error}"))
+        self.stream.write_all(bytes).map_err(|error| format!("send: {error}"))?;
+        self.sent += bytes.len();
+        Ok(())
     }
 
     /// A simple query and its response.
@@ -146,7 +153,7 @@ impl Wire {
         let end = loop {
             match self.stream.read(&mut piece) {
                 Ok(0) => break Err("the idle connection was closed".to_owned()),
-                Ok(count) => self.input.extend_from_slice(&piece[..count]),
+                Ok(count) => self.arrived(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
                 Err(error) => break Err(format!("idle: {error}")),
             }
@@ -190,11 +197,16 @@ impl Wire {
             }
             match self.stream.read(&mut piece) {
                 Ok(0) => return Err("the connection was closed".to_owned()),
-                Ok(count) => self.input.extend_from_slice(&piece[..count]),
+                Ok(count) => self.arrived(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(format!("no response: {error}")),
             }
         }
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) {
+        self.received += bytes.len();
+        self.input.extend_from_slice(bytes);
     }
 
     fn buffered(&mut self) -> Option<(u8, Vec<u8>)> {
