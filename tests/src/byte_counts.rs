@@ -160,3 +160,14 @@ pub fn assert_sums(gateway: &Gateway, start: ByteCounts, (sent, received): (usiz
     let further = [moved.upstream_read - received, moved.upstream_written - sent];
     assert!(further.iter().all(|bytes| *bytes < besides), "{further:?} of {moved:?}");
 }
+
+/// The counters of both sides moved between the scrapes of a transfer of so many bytes to a client, each made after a part of it.
+///
+/// # Panics
+/// If they did not, or had all bytes early.
+pub fn assert_moved_on_the_way(scrapes: &[ByteCounts], whole: usize) {
+    let (first, later) = (scrapes[0], scrapes[scrapes.len() / 4]);
+    for (first, later) in [(first.client_written, later.client_written), (first.upstream_read, later.upstream_read)] {
+        assert!(first < later && later < whole, "{first}, {later} of {whole}: {scrapes:?}");
+    }
+}

@@ -3,11 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
-use socket2::SockRef;
 use weir_mongodb_codec::bson::{Document, Writer};
 use weir_mongodb_codec::message::{Flags, Ids, write_with_sequence};
-use weir_tests::byte_counts::{ByteCounts, wait_since};
-use weir_tests::deadline::until_true;
+use weir_tests::byte_counts::{ByteCounts, assert_moved_on_the_way, assert_sums, read_slowly, wait_since};
 use weir_tests::gateway::Gateway;
 use weir_tests::mongodb::fake::{Act, Fake, honest};
 use weir_tests::mongodb::wire::{Wire, document, message};
@@ -23,8 +21,8 @@ const DOCUMENTS: usize = 44;
 const PART_BYTES: usize = 4 << 20;
 /// Bytes that a gateway and a server exchange besides: a `hello` ten times a second.
 const BESIDES_BYTES: usize = 1 << 20;
-/// Bytes that the kernel keeps for a client: without a limit it would keep the greater part of a reply.
-const KERNEL_BYTES: usize = 256 << 10;
+/// The bytes of replies for clients of a database.
+const WRITTEN: &str = "weir_mongodb_written_bytes_total";
 
 fn on_notes(body: &mut Writer<'_>, command: &str) {
     body.string(command, "notes");
@@ -41,16 +39,6 @@ fn insert() -> Vec<u8> {
     out
 }
 
-/// Both sides have counted what the client has sent and received, and no more.
-fn assert_sums(gateway: &Gateway, start: ByteCounts, sent: usize, received: usize) {
-    let whole =
-        ByteCounts { client_read: sent, client_written: received, upstream_read: received, upstream_written: sent };
-    let moved = wait_since(gateway, start, whole);
-    assert_eq!((moved.client_read, moved.client_written), (sent, received));
-    let besides = [(moved.upstream_read, received), (moved.upstream_written, sent)].map(|(moved, own)| moved - own);
-    assert!(besides.iter().all(|bytes| *bytes < BESIDES_BYTES), "{besides:?} of {moved:?}");
-}
-
 #[test]
 fn a_reply_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
     let whole = message(0, Flags::empty(), |body| {
@@ -65,9 +53,9 @@ fn a_reply_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
     let gateway = Gateway::start(before(&server.address, "", "pool_size = 1"));
     let mut client = Wire::connect(port(&gateway));
     let Stream::Tcp(tcp) = client.socket() else { panic!("the listener has a TCP address") };
-    SockRef::from(tcp).set_recv_buffer_size(KERNEL_BYTES).expect("a limit");
+    read_slowly(tcp);
     assert!(client.call(|body| on_notes(body, "count")).is_ok());
-    let (start, own) = (ByteCounts::at_rest(&gateway), gateway.metric("weir_mongodb_written_bytes_total"));
+    let (start, own) = (ByteCounts::at_rest(&gateway), gateway.metric(WRITTEN));
     let request = message(7, Flags::empty(), |body| on_notes(body, "aggregate"));
     let mut socket = client.socket().duplicate();
     socket.write_all(&request).expect("sent");
@@ -76,24 +64,12 @@ fn a_reply_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
         let length = PART_BYTES.min(bytes - received);
         socket.read_exact(&mut part[..length]).expect("a part of the reply");
         received += length;
-        let so_far = ByteCounts {
-            client_read: request.len(),
-            client_written: received,
-            upstream_read: received,
-            upstream_written: request.len(),
-        };
-        scrapes.push(wait_since(&gateway, start, so_far));
-        let counted = || gateway.metric("weir_mongodb_written_bytes_total") - own;
-        until_true("the counter of the database has the part", || counted() >= received as f64);
+        scrapes.push(wait_since(&gateway, start, ByteCounts::through(request.len(), received)));
+        gateway.wait_metric(WRITTEN, &[], own + received as f64);
     }
-    let later = scrapes[scrapes.len() / 4];
-    for (first, second) in
-        [(scrapes[0].client_written, later.client_written), (scrapes[0].upstream_read, later.upstream_read)]
-    {
-        assert!(first < second && second < bytes, "{first}, {second} of {bytes}: {scrapes:?}");
-    }
-    assert_sums(&gateway, start, request.len(), bytes);
-    assert_eq!(gateway.metric("weir_mongodb_written_bytes_total") - own, bytes as f64);
+    assert_moved_on_the_way(&scrapes, bytes);
+    assert_sums(&gateway, start, (request.len(), bytes), BESIDES_BYTES);
+    assert_eq!(gateway.metric(WRITTEN) - own, bytes as f64);
     drop((client, socket));
     gateway.finish();
 }
@@ -121,7 +97,7 @@ fn a_request_that_is_sent_slowly_moves_the_counters_of_both_sides_on_its_way() {
     assert!(reply.is_ok(), "{reply:?}");
     let moved =
         wait_since(&gateway, start, ByteCounts { client_read: sent, client_written: 1, ..ByteCounts::default() });
-    assert_sums(&gateway, start, sent, moved.client_written);
+    assert_sums(&gateway, start, (sent, moved.client_written), BESIDES_BYTES);
     assert_eq!(server.count("insert"), 1);
     drop((client, socket));
     gateway.finish();

@@ -1,6 +1,6 @@
 //! The byte counters move while rows are copied, on both sides, and count each byte once.
 
-use weir_tests::byte_counts::{ByteCounts, assert_sums, read_slowly, wait_since, wait_start};
+use weir_tests::byte_counts::{ByteCounts, assert_moved_on_the_way, assert_sums, read_slowly, wait_since, wait_start};
 use weir_tests::gateway::Gateway;
 use weir_tests::postgres::torture::wire::{Wire, message, query};
 use weir_tests::postgres::{Major, Postgres, USER};
@@ -18,6 +18,9 @@ const MESSAGE_ROWS: usize = 100;
 
 /// The counters must show each part before the client reads or sends the next one.
 const PART_BYTES: usize = 4_000_000;
+
+/// The bytes for clients of a database.
+const WRITTEN: &str = "weir_postgres_written_bytes_total";
 
 /// Bytes that a gateway and a server exchange besides: a login, or the settings of a session.
 const BESIDES_BYTES: usize = 8 << 10;
@@ -38,6 +41,7 @@ fn stand(folder: &std::path::Path) -> (Postgres, Gateway, Wire, ByteCounts) {
 fn a_copy_to_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_server, gateway, mut client, start) = stand(folder.path());
+    let own = gateway.metric(WRITTEN);
     let (length, rows) = (ROW_BYTES - 1, ROWS);
     let request = query(&format!("copy (select repeat('x', {length}) from generate_series(1, {rows})) to stdout"));
     client.send(&request).expect("sent");
@@ -48,19 +52,16 @@ fn a_copy_to_a_slow_client_moves_the_counters_of_both_sides_on_its_way() {
         copied += if tag == b'd' { body.len() } else { 0 };
         if received >= (scrapes.len() + 1) * PART_BYTES {
             scrapes.push(wait_since(&gateway, start, ByteCounts::through(request.len(), received)));
+            gateway.wait_metric(WRITTEN, &[], own + received as f64);
         }
         if tag == b'Z' {
             break;
         }
     }
     assert_eq!(copied, ROWS * ROW_BYTES);
-    let later = scrapes[scrapes.len() / 4];
-    for (first, second) in
-        [(scrapes[0].client_written, later.client_written), (scrapes[0].upstream_read, later.upstream_read)]
-    {
-        assert!(first < second && second < received, "{first}, {second} of {received}: {scrapes:?}");
-    }
+    assert_moved_on_the_way(&scrapes, received);
     assert_sums(&gateway, start, (request.len(), received), BESIDES_BYTES);
+    assert_eq!(gateway.metric(WRITTEN) - own, received as f64);
     client.leave(2);
     gateway.finish();
 }

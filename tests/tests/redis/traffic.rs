@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use weir_tests::byte_counts::{ByteCounts, assert_sums, read_slowly, wait_since, wait_start};
+use weir_tests::byte_counts::{ByteCounts, assert_moved_on_the_way, assert_sums, read_slowly, wait_since, wait_start};
 use weir_tests::client::Client;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
@@ -46,13 +46,7 @@ fn a_value_that_is_read_slowly_moves_the_counters_of_both_sides_on_its_way() {
         received += length;
         scrapes.push(wait_since(&gateway, start, ByteCounts::through(request.len(), received)));
     }
-    let later = scrapes[scrapes.len() / 4];
-    for (first, second, all) in [
-        (scrapes[0].client_written, later.client_written, whole),
-        (scrapes[0].upstream_read, later.upstream_read, whole),
-    ] {
-        assert!(first < second && second < all, "{first}, {second} of {all}: {scrapes:?}");
-    }
+    assert_moved_on_the_way(&scrapes, whole);
     assert_sums(&gateway, start, (request.len(), whole), BESIDES_BYTES);
     drop(client);
     gateway.finish();
