@@ -11,9 +11,6 @@ use crate::deadline::{WAIT, until};
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 
-/// Equal scrapes in a row that show that the counters rest.
-const SCRAPES_AT_REST: u32 = 3;
-
 /// Bytes that the kernel keeps for a slow client: without a limit it would keep the greater part of a transfer.
 const KERNEL_BYTES: usize = 256 << 10;
 
@@ -45,20 +42,6 @@ impl ByteCounts {
     /// Those of a scrape now.
     pub fn now(gateway: &Gateway) -> Self {
         Self::of(&gateway.metrics())
-    }
-
-    /// Those of now, once the last ones have come: the kernel reports bytes as taken behind their receipt by the peer.
-    ///
-    /// # Panics
-    /// If the counters of clients never rest.
-    pub fn at_rest(gateway: &Gateway) -> Self {
-        let (mut last, mut equal) = (Self::default(), 0);
-        until("the counters rest", WAIT, || {
-            let now = Self::now(gateway);
-            let is_same = (now.client_read, now.client_written) == (last.client_read, last.client_written);
-            (last, equal) = (now, if is_same { equal + 1 } else { 0 });
-            (equal >= SCRAPES_AT_REST).then_some(now)
-        })
     }
 
     /// Those after the client has sent and received so many bytes, each of which has gone through.

@@ -268,6 +268,10 @@ pub struct Wire {
     stream: Stream,
     input: Vec<u8>,
     last: i32,
+    /// Bytes sent so far.
+    pub sent: usize,
+    /// Bytes received so far.
+    pub received: usize,
 }
 
 impl Wire {
@@ -297,7 +301,7 @@ impl Wire {
     #[must_use]
     pub fn over(stream: Stream) -> Self {
         stream.set_read_timeout(PATIENCE).expect("a time limit");
-        Self { stream, input: Vec::new(), last: 0 }
+        Self { stream, input: Vec::new(), last: 0, sent: 0, received: 0 }
     }
 
     /// Connects and says hello.
@@ -345,6 +349,7 @@ impl Wire {
     /// # Errors
     /// The connection has ended.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.sent += bytes.len();
         self.stream.write_all(bytes).and_then(|()| self.stream.flush()).map_err(|error| format!("send: {error}"))
     }
 
@@ -402,7 +407,10 @@ impl Wire {
             }
             match self.stream.read(&mut piece) {
                 Ok(0) => return Err("closed".into()),
-                Ok(count) => self.input.extend_from_slice(&piece[..count]),
+                Ok(count) => {
+                    self.received += count;
+                    self.input.extend_from_slice(&piece[..count]);
+                }
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err("closed".into()),
                 Err(error) => return Err(format!("no reply: {error}")),
             }
