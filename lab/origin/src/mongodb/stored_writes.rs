@@ -41,7 +41,9 @@ pub(super) fn insert(at: &mut Context<'_>, body: &mut Writer<'_>) -> Result<Fate
         write(at, "insert", Write { namespace: namespace.clone(), key, document: Some(document) })?;
         inserted += 1;
     }
-    at.core.state.inserted.fetch_add(inserted, Ordering::Relaxed);
+    if !at.is_repeated {
+        at.core.state.inserted.fetch_add(inserted, Ordering::Relaxed);
+    }
     body.int32("n", inserted as i32);
     if !failed.is_empty() {
         write_duplicates(&namespace, &failed, body)?;

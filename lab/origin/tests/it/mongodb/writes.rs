@@ -198,17 +198,19 @@ fn a_command_that_needs_no_transaction_is_refused_in_one() {
 
 #[test]
 fn a_write_with_a_number_is_carried_out_once() {
-    let origin = origin(MongodbOriginSettings { face: Face::Mongos, ..Default::default() });
-    let mut client = Client::to(&origin);
-    for _ in 0..2 {
-        let inserted = client.run("lab", |body| {
-            insert(body, 2);
-            lsid(body, 1);
-            body.int64("txnNumber", 7);
-        });
-        assert_eq!(inserted.number("n"), Some(2));
+    for stores in [false, true] {
+        let origin = origin(MongodbOriginSettings { face: Face::Mongos, stores, ..Default::default() });
+        let mut client = Client::to(&origin);
+        for _ in 0..2 {
+            let inserted = client.run("lab", |body| {
+                insert(body, 2);
+                lsid(body, 1);
+                body.int64("txnNumber", 7);
+            });
+            assert_eq!(inserted.number("n"), Some(2));
+        }
+        assert_eq!(client.ask("weirOrigin").number("inserted"), Some(2));
     }
-    assert_eq!(client.ask("weirOrigin").number("inserted"), Some(2));
 }
 
 #[test]
