@@ -73,6 +73,14 @@ const HTTP_PATHS: &[&str] = &[
     "examples/prometheus/",
 ];
 const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
+const MONGODB_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/mongodb/",
+    "tests/clients/mongodb/",
+    "tests/clients/postgres/python/checks.py",
+    "tests/Cargo.toml",
+    "weir/src/origin",
+];
 const AI_PATHS: &[&str] = &[
     "tests/src/",
     "tests/tests/ai/",
@@ -203,7 +211,8 @@ const LANES: &[Lane] = &[
         name: "mongodb",
         about: "MongoDB with real servers, the lab's scripted server, and drivers",
         needs: &[Part::Servers, Part::Mongodb, Part::MongodbDrivers],
-        when: When::Named,
+        when: covers(&["weir-mongodb", "weir-origin"], PRODUCT, MONGODB_PATHS),
+        core: cores::MONGODB,
         minutes: 8,
         programs: true,
         body: |run| products::all(run, "mongodb"),

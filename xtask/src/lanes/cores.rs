@@ -67,6 +67,14 @@ pub const ISOLATION: &[&str] = &[
 
 pub const POSTGRES: &[&str] = &["servers::every_major_serves_its_user_with_scram"];
 
+pub const MONGODB: &[&str] = &[
+    "drivers::every_check_of_pymongo_holds_through_weir",
+    "failover::a_read_preference_chooses_the_members_that_a_read_may_have",
+    "hostile::m1_lengths_that_no_message_has_end_the_connection",
+    "hostile_owners::m9_cursors_of_another_user_are_unknown",
+    "rules::a_denied_command_gets_code_13_and_nothing_of_it_reaches_the_server",
+];
+
 pub const FLAGS: &[&str] = &[
     "access::a_403_follows_a_verdict_and_a_503_everything_else",
     "access::f3_a_token_serves_its_own_api_and_environment",
