@@ -9,7 +9,7 @@ use super::class::{Class, Target};
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its name. Case counts; the few commands with two forms have two rows.
+    /// Its name. Case counts; a command that servers register in two forms, such as dbStats and dbstats, has two rows.
     pub name: &'static str,
     /// Its kind, without a look at its fields.
     pub class: Class,
@@ -45,12 +45,14 @@ pub const COMMANDS: &[Row] = &[
     row("abortUnshardCollection", Class::Admin, Target::FullName),
     row("addShard", Class::Admin, Target::None),
     row("addShardToZone", Class::Admin, Target::None),
+    row("addshard", Class::Admin, Target::None),
     row("aggregate", Class::Read, Target::Collection),
     row("analyzeShardKey", Class::Admin, Target::FullName),
     row("appendOplogNote", Class::Admin, Target::None),
     row("applyOps", Class::Dangerous, Target::None),
     row("authenticate", Class::Connection, Target::None),
     row("availableQueryOptions", Class::Admin, Target::None),
+    row("availablequeryoptions", Class::Admin, Target::None),
     row("balancerCollectionStatus", Class::Admin, Target::FullName),
     row("balancerStart", Class::Admin, Target::None),
     row("balancerStatus", Class::Admin, Target::None),
@@ -70,6 +72,7 @@ pub const COMMANDS: &[Row] = &[
     row("closeAllDatabases", Class::Dangerous, Target::None),
     row("collMod", Class::Ddl, Target::Collection),
     row("collStats", Class::Read, Target::Collection),
+    row("collstats", Class::Read, Target::Collection),
     row("commitReshardCollection", Class::Admin, Target::FullName),
     row("commitTransaction", Class::Transaction, Target::None),
     row("compact", Class::Ddl, Target::Collection),
@@ -80,6 +83,7 @@ pub const COMMANDS: &[Row] = &[
     row("connPoolStats", Class::Admin, Target::None),
     row("connPoolSync", Class::Admin, Target::None),
     row("connectionStatus", Class::Connection, Target::None),
+    row("connpoolsync", Class::Admin, Target::None),
     row("convertToCapped", Class::Ddl, Target::Collection),
     row("coordinateCommitTransaction", Class::Dangerous, Target::None),
     row("copydb", Class::Dangerous, Target::None),
@@ -99,6 +103,7 @@ pub const COMMANDS: &[Row] = &[
     row("dbHash", Class::Read, Target::None),
     row("dbStats", Class::Read, Target::None),
     row("dbhash", Class::Read, Target::None),
+    row("dbstats", Class::Read, Target::None),
     row("delete", Class::Write, Target::Collection),
     row("deleteIndexes", Class::Ddl, Target::Collection),
     row("diagLogging", Class::Admin, Target::None),
@@ -117,6 +122,7 @@ pub const COMMANDS: &[Row] = &[
     row("echo", Class::Dangerous, Target::None),
     row("emptycapped", Class::Dangerous, Target::Collection),
     row("enableSharding", Class::Admin, Target::Database),
+    row("enablesharding", Class::Admin, Target::Database),
     row("endSessions", Class::Session, Target::None),
     row("eval", Class::Dangerous, Target::None),
     row("explain", Class::Read, Target::Inner),
@@ -127,6 +133,7 @@ pub const COMMANDS: &[Row] = &[
     row("findAndModify", Class::Write, Target::Collection),
     row("findandmodify", Class::Write, Target::Collection),
     row("flushRouterConfig", Class::Admin, Target::None),
+    row("flushrouterconfig", Class::Admin, Target::None),
     row("forceerror", Class::Dangerous, Target::None),
     row("fsync", Class::Dangerous, Target::None),
     row("fsyncUnlock", Class::Admin, Target::None),
@@ -147,6 +154,8 @@ pub const COMMANDS: &[Row] = &[
     row("getShardVersion", Class::Admin, Target::FullName),
     row("getlasterror", Class::Connection, Target::None),
     row("getnonce", Class::Connection, Target::None),
+    row("getpreverror", Class::Connection, Target::None),
+    row("getshardversion", Class::Admin, Target::FullName),
     row("godinsert", Class::Dangerous, Target::Collection),
     row("grantPrivilegesToRole", Class::Admin, Target::None),
     row("grantRolesToRole", Class::Admin, Target::None),
@@ -173,6 +182,7 @@ pub const COMMANDS: &[Row] = &[
     row("listIndexes", Class::Read, Target::Collection),
     row("listSearchIndexes", Class::Read, Target::Collection),
     row("listShards", Class::Admin, Target::None),
+    row("listshards", Class::Admin, Target::None),
     row("lockInfo", Class::Admin, Target::None),
     row("lockTest", Class::Dangerous, Target::None),
     row("logApplicationMessage", Class::Admin, Target::None),
@@ -187,6 +197,8 @@ pub const COMMANDS: &[Row] = &[
     row("moveCollection", Class::Admin, Target::FullName),
     row("movePrimary", Class::Admin, Target::Database),
     row("moveRange", Class::Admin, Target::FullName),
+    row("movechunk", Class::Admin, Target::FullName),
+    row("moveprimary", Class::Admin, Target::Database),
     row("netstat", Class::Admin, Target::None),
     row("oidcListKeys", Class::Admin, Target::None),
     row("oidcRefreshKeys", Class::Admin, Target::None),
@@ -208,6 +220,7 @@ pub const COMMANDS: &[Row] = &[
     row("removeQuerySettings", Class::Admin, Target::None),
     row("removeShard", Class::Admin, Target::None),
     row("removeShardFromZone", Class::Admin, Target::None),
+    row("removeshard", Class::Admin, Target::None),
     row("renameCollection", Class::Ddl, Target::FullName),
     row("repairCursor", Class::Dangerous, Target::None),
     row("repairDatabase", Class::Ddl, Target::None),
@@ -231,6 +244,7 @@ pub const COMMANDS: &[Row] = &[
     row("replSetTestEgress", Class::Dangerous, Target::None),
     row("replSetUpdatePosition", Class::Dangerous, Target::None),
     row("resetError", Class::Connection, Target::None),
+    row("reseterror", Class::Connection, Target::None),
     row("reshardCollection", Class::Admin, Target::FullName),
     row("resync", Class::Dangerous, Target::None),
     row("revokePrivilegesFromRole", Class::Admin, Target::None),
@@ -257,6 +271,7 @@ pub const COMMANDS: &[Row] = &[
     row("setUserWriteBlockMode", Class::Admin, Target::None),
     row("shardCollection", Class::Admin, Target::FullName),
     row("shardConnPoolStats", Class::Admin, Target::None),
+    row("shardcollection", Class::Admin, Target::FullName),
     row("shardingState", Class::Admin, Target::None),
     row("shutdown", Class::Dangerous, Target::None),
     row("sleep", Class::Dangerous, Target::None),
@@ -308,6 +323,24 @@ mod tests {
         let of = |name: &[u8]| lookup_in_another_case(name).map(|row| row.name);
         assert_eq!((of(b"GETMORE"), of(b"buildINFO")), (Some("getMore"), Some("buildInfo")));
         assert_eq!((of(b"getMore"), of(b"buildinfo"), of(b"getmores"), of(b"")), (None, None, None, None));
+    }
+
+    /// The second names with which servers register commands: `Command(name, oldName)` of mongod and mongos. Those of mongos 2.x have all of its
+    /// administrative commands in lower case as well.
+    #[test]
+    fn both_forms_of_a_command_have_a_row_and_one_kind() {
+        let forms = "availableQueryOptions addShard buildInfo collStats connPoolSync dataSize dbHash dbStats enableSharding \
+            findAndModify flushRouterConfig getLastError getPrevError getShardVersion isMaster listShards mapReduce \
+            moveChunk movePrimary removeShard resetError shardCollection";
+        for form in forms.split_whitespace() {
+            let (one, other) = (lookup(form.as_bytes()), lookup(form.to_ascii_lowercase().as_bytes()));
+            assert!(one.is_some() && other.is_some(), "{form}");
+            let of = |row: Option<&Row>| row.map(|row| (row.class, row.target));
+            assert_eq!(of(one), of(other), "{form}");
+        }
+        for (one, other) in [("dropIndexes", "deleteIndexes"), ("eval", "$eval")] {
+            assert_eq!(lookup(one.as_bytes()).map(|row| row.class), lookup(other.as_bytes()).map(|row| row.class));
+        }
     }
 
     /// One of each kind that a policy names.
