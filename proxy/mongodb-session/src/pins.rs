@@ -67,6 +67,10 @@ impl PinLimits {
 /// The longest use of a pin. Default 24 hours: no command runs as long, and a client whose session panicked leaves its use behind.
 const USE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
+/// Cursors beyond the bound of an owner that are kept. The bound is looked at when a command begins, and others may be under way then: their
+/// clients get the ids of their cursors, and must be able to use them. Default 1,000: as many as ten pools have under way.
+const UNDER_WAY_MAX: usize = 1_000;
+
 /// Whether the time of a pin is over. It does not pass while requests use it.
 fn is_over(expires: Time, uses: u32, now: Time) -> bool {
     let end = if uses == 0 { expires } else { expires.saturating_add(USE_MAX) };
@@ -96,9 +100,9 @@ impl Pins {
     }
 
     fn with(limits: PinLimits, holders: Arc<Holders>) -> Pins {
-        let counts = |kind| Counts::new(kind, holders.clone());
-        let (cursors, transactions) =
-            (Cursors::new(counts(Kind::Cursor)), Transactions::new(counts(Kind::Transaction)));
+        let counts = |kind, bound| Counts::new(kind, bound, holders.clone());
+        let cursors = Cursors::new(counts(Kind::Cursor, limits.cursors_max));
+        let transactions = Transactions::new(counts(Kind::Transaction, limits.transactions_max));
         Pins { limits, cursors, transactions, holders }
     }
 
@@ -111,6 +115,13 @@ impl Pins {
     /// Other bounds, for cursors and transactions that are pinned from now on.
     pub fn set_limits(&mut self, limits: PinLimits) {
         self.limits = limits;
+        self.cursors.set_bound(limits.cursors_max);
+    }
+
+    /// An owner has as many cursors as it may have.
+    #[must_use]
+    pub fn has_full_owner(&self) -> bool {
+        self.cursors.has_full_owner()
     }
 
     /// The owner has a cursor or a transaction.
@@ -185,9 +196,10 @@ impl Pins {
     }
 
     /// A server has opened the cursor, or has kept it behind a batch. Another one of the same key makes both unusable: both are given
-    /// back, and neither is found any more. One beyond the owner's bound is given back at once.
+    /// back, and neither is found any more. One far beyond the owner's bound is given back at once.
     pub fn note_cursor(&mut self, key: CursorKey, place: CursorPlace, now: Time) -> Vec<Cleanup> {
-        if !self.cursors.has(&key) && !self.has_room_for_cursor(&key.owner) {
+        let most = self.limits.cursors_max.saturating_add(UNDER_WAY_MAX);
+        if !self.cursors.has(&key) && self.cursors.count(&key.owner) >= most {
             return vec![place.kill(key.id)];
         }
         self.cursors.note(key, place, now.saturating_add(self.limits.cursor_idle))
@@ -289,12 +301,21 @@ impl Pins {
 struct Counts {
     kind: Kind,
     of: HashMap<Owner, usize, RandomState>,
+    /// Pins that one owner may have.
+    bound: usize,
+    /// Owners that have as many, or more.
+    full: usize,
     holders: Arc<Holders>,
 }
 
 impl Counts {
-    fn new(kind: Kind, holders: Arc<Holders>) -> Counts {
-        Counts { kind, of: HashMap::default(), holders }
+    fn new(kind: Kind, bound: usize, holders: Arc<Holders>) -> Counts {
+        Counts { kind, of: HashMap::default(), bound, full: 0, holders }
+    }
+
+    fn set_bound(&mut self, bound: usize) {
+        self.bound = bound;
+        self.full = self.of.values().filter(|count| **count >= bound).count();
     }
 
     fn of(&self, owner: &Owner) -> usize {
@@ -302,19 +323,29 @@ impl Counts {
     }
 
     fn add(&mut self, owner: &Owner, session: Option<&[u8; 16]>) {
-        match self.of.get_mut(owner) {
-            Some(count) => *count += 1,
-            None => drop(self.of.insert(owner.clone(), 1)),
-        }
+        let now = match self.of.get_mut(owner) {
+            Some(count) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.of.insert(owner.clone(), 1);
+                1
+            }
+        };
+        self.full += usize::from(now == self.bound);
         if let Some(session) = session {
             self.holders.add(session, owner, self.kind);
         }
     }
 
     fn sub(&mut self, owner: &Owner, session: Option<&[u8; 16]>) {
-        match self.of.get_mut(owner) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(self.of.remove(owner)),
+        if let Some(count) = self.of.get_mut(owner) {
+            self.full -= usize::from(*count == self.bound);
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(owner);
+            }
         }
         if let Some(session) = session {
             self.holders.sub(session, owner, self.kind);

@@ -43,7 +43,7 @@ use crate::monitor::Awaited;
 use crate::pins::{Cleanup, CursorKey, CursorPlace, PinLimits, Pins, ServerId, SessionKey};
 use crate::refusal::Refusal;
 use crate::request::{Asker, Form, Request};
-use crate::route::{ReadMode, Want, Way, concerns_pins, concerns_transaction, ended, way};
+use crate::route::{ReadMode, Want, Way, concerns_pins, concerns_transaction, ended, may_open_cursor, way};
 use crate::users::Owner;
 
 /// Code of a server for a cursor that it does not have.
@@ -233,8 +233,7 @@ impl Session {
             (Class::Transaction, _) | (_, Some(_)) => Repeat::Write,
             _ => Repeat::Never,
         };
-        if class == Class::Read && self.face == Some(Face::LoadBalancer) && !self.own.has_room_for_cursor(&self.owner())
-        {
+        if may_open_cursor(command, class) && !self.has_room_for_cursor(io) {
             return self.refuse(request, &Refusal::overloaded("mongodb_cursors"), out);
         }
         let mut exchange = Exchange::new(request, command, may_repeat);
@@ -418,6 +417,15 @@ impl Session {
             Some(Face::LoadBalancer) => act(&mut self.own),
             _ => io.with_pins(act),
         }
+    }
+
+    /// The owner may open another cursor.
+    fn has_room_for_cursor<I: Io>(&mut self, io: &I) -> bool {
+        if self.face != Some(Face::LoadBalancer) && !io.has_full_owner() {
+            return true;
+        }
+        let owner = self.owner();
+        self.with_pins(io, |pins| pins.has_room_for_cursor(&owner))
     }
 
     fn owner(&self) -> Owner {

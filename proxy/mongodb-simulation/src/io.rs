@@ -56,6 +56,9 @@ impl SharedPins for SimulatedIo {
     fn with_pins<R>(&self, act: impl FnOnce(&mut Pins) -> R) -> R {
         act(&mut self.pins.borrow_mut())
     }
+    fn has_full_owner(&self) -> bool {
+        self.pins.borrow().has_full_owner()
+    }
 }
 
 impl Judge for SimulatedIo {

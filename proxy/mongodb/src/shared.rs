@@ -30,6 +30,8 @@ pub struct ListenerShared {
     /// Those of clients that see a mongos. A plain command does not come here: only getMore, killCursors, transactions, and replies with
     /// a cursor take the lock, for well under a microsecond.
     pins: Mutex<Pins>,
+    /// An owner has as many cursors as it may have.
+    has_full_owner: AtomicBool,
     /// They are beside those of the other listeners.
     entered: Once,
     presented: Mutex<Presented>,
@@ -56,6 +58,7 @@ impl Default for ListenerShared {
         entropy::fill(&mut run);
         Self {
             pins: Mutex::new(Pins::new(PinLimits::SHARED)),
+            has_full_owner: AtomicBool::new(false),
             entered: Once::new(),
             presented: Mutex::new(Presented { run, presentation: None, servers: Vec::new() }),
             version: AtomicU64::new(0),
@@ -73,7 +76,16 @@ impl ListenerShared {
 
     /// Works on the cursors and transactions.
     pub(crate) fn with_pins<R>(&self, act: impl FnOnce(&mut Pins) -> R) -> R {
-        act(&mut lock(&self.pins))
+        let mut pins = lock(&self.pins);
+        let result = act(&mut pins);
+        self.has_full_owner.store(pins.has_full_owner(), Relaxed);
+        result
+    }
+
+    /// See [`SharedPins::has_full_owner`](weir_mongodb_session::io::SharedPins::has_full_owner).
+    #[inline]
+    pub(crate) fn has_full_owner(&self) -> bool {
+        self.has_full_owner.load(Relaxed)
     }
 
     /// A number that grows with each change of the presentation.

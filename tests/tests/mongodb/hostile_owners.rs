@@ -1,9 +1,11 @@
 //! Two users of a gateway, who are one user at the server: neither reaches the cursors, transactions and sessions of the other. Cases M9
 //! and M20. Nothing of an attempt may reach the server, which cannot tell the two apart.
 
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
 use weir_mongodb_codec::bson::Writer;
 use weir_tests::gateway::{Config, Gateway, secret_file};
-use weir_tests::mongodb::fake::Fake;
+use weir_tests::mongodb::fake::{Act, Fake, honest};
 use weir_tests::mongodb::wire::{Wire, end, find, get_more, login, part, session, transaction};
 use weir_tests::mongodb::{FerretDb, PASSWORD, USER};
 use weir_tests::stream::Address;
@@ -17,10 +19,15 @@ const HIS: [u8; 16] = [4; 16];
 
 /// A gateway with the users ann and ben, who are one at the server.
 fn two_users(server: &Address, upstream: &str) -> Gateway {
+    two_users_with(server, "", upstream)
+}
+
+/// The same with these keys of the listener.
+fn two_users_with(server: &Address, keys: &str, upstream: &str) -> Gateway {
     let folder = tempfile::tempdir().expect("a folder");
     let password = secret_file(folder.path(), "client-password", "word");
     let user = |name: &str| format!("[[listener.user]]\nname = \"{name}\"\npassword = {{ file = \"{password}\" }}\n");
-    let listener = format!("[listener.mongodb]\nauth = \"scram\"\n{}{}", user("ann"), user("ben"));
+    let listener = format!("[listener.mongodb]\nauth = \"scram\"\n{keys}\n{}{}", user("ann"), user("ben"));
     let config = Config { protocol: "mongodb", ..Config::to(server) };
     Gateway::start(config.listener(&listener).upstream(&format!("[upstream.mongodb]\n{upstream}")))
 }
@@ -87,6 +94,34 @@ fn m9_cursors_of_another_user_are_unknown() {
     assert!(killed.value(&["cursorsKilled"]).is_none_or(|list| list.bytes.len() <= 5), "{killed:?}");
     let own = ann.call(theirs);
     assert!(own.is_ok() && !own.batch().is_empty(), "its owner goes on: {own:?}");
+    drop((ann, ben));
+    gateway.finish();
+}
+
+/// A user that leaves its cursors open costs another one nothing, and gets an error after which its driver waits.
+#[test]
+fn m9_a_user_at_its_bound_of_cursors_is_refused_and_another_one_is_not() {
+    let ids = AtomicI64::new(0);
+    let server = Fake::start(move |asked| match asked.name {
+        "find" => Act::batch(asked, ids.fetch_add(1, Relaxed) + 1, [1, 2]),
+        "getMore" => Act::batch(asked, 0, [3]),
+        _ => honest(asked),
+    });
+    let gateway = two_users_with(&server.address, "cursors_max = 20", "");
+    let (mut ann, mut ben) = both(&gateway);
+    let opened: Vec<i64> = (0..20).map(|_| ann.call(|body| find(body, "notes", 2)).cursor()).collect();
+    let refused = ann.call(|body| find(body, "notes", 2));
+    assert_eq!(refused.code(), 462, "{refused:?}");
+    assert!(refused.labels().iter().any(|label| label == "SystemOverloadedError"), "{refused:?}");
+    assert_eq!(login(port(&gateway), "ann", "word").call(|body| find(body, "notes", 2)).code(), 462, "everywhere");
+    assert_eq!(server.count("find"), 20);
+    for _ in 0..30 {
+        let cursor = ben.call(|body| find(body, "notes", 2)).cursor();
+        assert_eq!(ben.call(|body| get_more(body, cursor, "notes")).batch(), [3]);
+    }
+    assert_eq!(ann.call(|body| get_more(body, opened[7], "notes")).batch(), [3], "hers go on");
+    assert!(ann.call(|body| find(body, "notes", 2)).is_ok(), "one has ended");
+    assert_eq!(server.count("killCursors"), 0);
     drop((ann, ben));
     gateway.finish();
 }

@@ -73,6 +73,14 @@ impl Cursors {
         self.counts.of(owner)
     }
 
+    pub(super) fn set_bound(&mut self, bound: usize) {
+        self.counts.set_bound(bound);
+    }
+
+    pub(super) fn has_full_owner(&self) -> bool {
+        self.counts.full > 0
+    }
+
     pub(super) fn has(&self, key: &CursorKey) -> bool {
         self.all.contains_key(key)
     }

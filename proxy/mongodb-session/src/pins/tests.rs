@@ -143,11 +143,25 @@ fn the_pins_of_an_owner_are_bounded_and_counted() {
         pins.note_cursor(cursor("ann", 1, id), place(3), at(0));
     }
     assert!(!pins.has_room_for_cursor(&owner("ann")) && pins.has_room_for_cursor(&owner("bob")));
-    assert_eq!(pins.note_cursor(cursor("ann", 1, 3), place(3), at(0)), [place(3).kill(3)], "no room");
+    // Those of commands that were under way then have room, and not without end.
+    let last = 2 + UNDER_WAY_MAX as i64;
+    for id in 3..=last {
+        assert_eq!(pins.note_cursor(cursor("ann", 1, id), place(3), at(0)), []);
+    }
+    assert_eq!(pins.note_cursor(cursor("ann", 1, last + 1), place(3), at(0)), [place(3).kill(last + 1)], "no room");
     assert_eq!(pins.note_cursor(cursor("ann", 1, 2), place(3), at(0)), [], "one that is there");
+    for id in 3..=last {
+        assert!(pins.has_full_owner() && !pins.has_room_for_cursor(&owner("ann")));
+        pins.end_cursor(&cursor("ann", 1, id), ServerId(3));
+    }
+    assert!(pins.has_full_owner());
+    pins.set_limits(PinLimits { cursors_max: 3, ..limits });
+    assert!(!pins.has_full_owner());
+    pins.set_limits(limits);
+    assert!(pins.has_full_owner());
     pins.end_cursor(&cursor("ann", 1, 1), ServerId(3));
     pins.end_cursor(&cursor("ann", 1, 1), ServerId(3));
-    assert!(pins.has_room_for_cursor(&owner("ann")));
+    assert!(pins.has_room_for_cursor(&owner("ann")) && !pins.has_full_owner());
     pins.begin_transaction(session("ann", 1), 1, ServerId(3), at(0));
     assert!(pins.has_room_for_transaction(&session("ann", 1)) && !pins.has_room_for_transaction(&session("ann", 2)));
     assert_eq!(pins.end_sessions(&owner("ann"), &[session("ann", 1).session]).len(), 2);

@@ -7,7 +7,7 @@ use weir_mongodb_codec::header::{Header, OpCode};
 use weir_mongodb_codec::message::Flags;
 use weir_mongodb_codec::reply::Reply;
 use weir_mongodb_session::login::{Methods, TlsFacts};
-use weir_mongodb_session::pins::ServerId;
+use weir_mongodb_session::pins::{PinLimits, ServerId};
 use weir_mongodb_session::{Next, ReadMode, Refusal, Session, Want};
 
 use crate::support::{ReplyMessage, Shell, ask, send, session, written};
@@ -159,11 +159,39 @@ fn m9_commands_in_another_case_reach_no_server() {
         };
         assert_eq!(code(run(&mut ben, &shell, None, other)), Some(59), "{name}");
     }
-    let unknown = |body: &mut Writer<'_>| {
-        body.int32("getMoreOrLess", 1);
-        body.string("$db", "shop");
-    };
-    assert!(run(&mut ben, &shell, None, unknown).is_ok(), "the server knows");
+    // The first one is unknown, and the others are second names that servers have registered.
+    for name in ["getMoreOrLess", "dbstats", "collstats", "datasize", "findandmodify", "movechunk", "enablesharding"] {
+        let known = |body: &mut Writer<'_>| {
+            body.string(name, "orders");
+            body.string("$db", "shop");
+        };
+        assert!(run(&mut ben, &shell, None, known).is_ok(), "{name}: the server knows");
+    }
+}
+
+/// All connections of an owner have one bound, behind either face.
+#[test]
+fn m9_an_owner_at_its_bound_of_cursors_gets_an_overload_and_another_one_nothing() {
+    for is_balanced in [false, true] {
+        let shell = Shell::new();
+        let most = if is_balanced { PinLimits::CONNECTION.cursors_max } else { PinLimits::SHARED.cursors_max } as i64;
+        let (mut ann, mut ben) = (log_in(&shell, "ann", is_balanced), log_in(&shell, "ben", is_balanced));
+        for id in 1..=most {
+            assert!(run(&mut ann, &shell, Some(id), command("find", HERS)).is_ok(), "{id}");
+        }
+        for name in ["find", "aggregate", "listIndexes"] {
+            let refused = run(&mut ann, &shell, None, command(name, HERS)).expect_err("nothing reaches a server");
+            assert_eq!(refused.code(), Some(462), "{name}");
+        }
+        for name in ["count", "insert"] {
+            assert!(run(&mut ann, &shell, None, command(name, HERS)).is_ok(), "{name} opens none");
+        }
+        assert!(run(&mut ben, &shell, Some(77), command("find", HIS)).is_ok());
+        assert!(run(&mut ben, &shell, Some(77), command("getMore", HIS)).is_ok());
+        // Each of hers goes on, and its end makes room.
+        assert!(run(&mut ann, &shell, Some(0), command("getMore", HERS)).is_ok());
+        assert!(run(&mut ann, &shell, Some(77), command("find", HERS)).is_ok());
+    }
 }
 
 #[test]

@@ -153,6 +153,11 @@ impl SharedPins for Surroundings<'_> {
     fn with_pins<R>(&self, act: impl FnOnce(&mut Pins) -> R) -> R {
         self.scene.service.shared.with_pins(act)
     }
+
+    #[inline]
+    fn has_full_owner(&self) -> bool {
+        self.scene.service.shared.has_full_owner()
+    }
 }
 
 impl Surroundings<'_> {

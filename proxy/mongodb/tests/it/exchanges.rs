@@ -2,7 +2,11 @@
 
 use std::{
     net::Shutdown,
-    sync::{Mutex, mpsc},
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering::Relaxed},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -130,6 +134,31 @@ fn a_long_reply_comes_in_pieces_and_opens_its_cursor() {
         body.string("$db", "shop");
     });
     assert_eq!((integer(&unknown, "code"), server.count("getMore")), (Some(43), 1));
+}
+
+#[test]
+fn m9_a_client_at_its_bound_of_cursors_gets_an_overload_until_one_ends() {
+    let ids = AtomicI64::new(0);
+    let server = Server::standalone(move |seen| match &*seen.name {
+        "find" => Act::batch("firstBatch", ids.fetch_add(1, Relaxed) + 1),
+        _ => Act::batch("nextBatch", 0),
+    });
+    let mut setup = Setup::new(&[server.address]);
+    setup.listener.shared_pins.cursors_max = 3;
+    let gateway = Gateway::start(setup);
+    let mut client = greeted(&gateway);
+    for _ in 0..3 {
+        assert!(is_ok(&client.find()));
+    }
+    assert_eq!(integer(&client.find(), "code"), Some(462));
+    assert_eq!(integer(&greeted(&gateway).find(), "code"), Some(462), "all clients without a login are one owner");
+    let more = client.ask(|body| {
+        body.int64("getMore", 2);
+        body.string("collection", "orders");
+        body.string("$db", "shop");
+    });
+    assert!(is_ok(&more) && is_ok(&client.find()), "one of them has ended");
+    assert_eq!((server.count("find"), server.count("killCursors")), (4, 0));
 }
 
 #[test]
