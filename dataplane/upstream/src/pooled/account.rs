@@ -39,6 +39,11 @@ impl Signals {
         self.flags.load(Ordering::Relaxed) & (WAITING | PAUSED | OVER) != 0
     }
 
+    /// One waits for a connection of the key.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & WAITING != 0
+    }
+
     /// No connection is made for those that come now, before one ends.
     pub(crate) fn is_full(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & FULL != 0

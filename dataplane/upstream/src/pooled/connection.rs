@@ -149,7 +149,7 @@ impl<P: PooledProtocol> PooledConnection<P> {
     /// lock.
     pub fn is_awaited(&self) -> bool {
         let signals = &self.pool.members[self.number].share.signals;
-        signals.is_full() && signals.needs_look()
+        signals.is_full() && signals.is_awaited()
     }
 
     /// The client needs it no more.

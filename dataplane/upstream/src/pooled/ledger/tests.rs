@@ -16,6 +16,19 @@ fn names(key: &Key) -> [&[u8]; 2] {
     [NAMES[usize::from(key.0)], NAMES[usize::from(key.1)]]
 }
 
+/// A pause, or a pool that has become smaller, is no reason to hurry: nobody waits.
+#[test]
+fn signals_tell_those_that_wait_from_other_reasons_for_a_look() {
+    let mut account = Account::<Waiter>::new(true);
+    account.open = 5;
+    account.publish(3);
+    let signals = account.signals.clone();
+    assert!(signals.needs_look() && signals.is_full() && !signals.is_awaited());
+    account.join(Queued { number: 1, since: Time::ZERO, worker: 0, waiter: 1, has_launch: false });
+    account.publish(3);
+    assert!(signals.is_awaited());
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Login(Option<u64>),
