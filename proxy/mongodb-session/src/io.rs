@@ -32,8 +32,8 @@ pub trait Users {
 pub trait SharedPins {
     /// Works on them. They may be behind a lock: no plain command comes here.
     fn with_pins<R>(&self, act: impl FnOnce(&mut Pins) -> R) -> R;
-    /// An owner has as many cursors as it may have: [`Pins::has_full_owner`] behind the last work on them. Each command that may open a cursor
-    /// comes here, so this takes no lock.
+    /// An owner has as many cursors as it may have: [`Pins::has_full_owner`] behind the last work on them. Each command that may open a
+    /// cursor comes here, so this takes no lock.
     fn has_full_owner(&self) -> bool;
 }
 

@@ -67,8 +67,8 @@ impl PinLimits {
 /// The longest use of a pin. Default 24 hours: no command runs as long, and a client whose session panicked leaves its use behind.
 const USE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// Cursors beyond the bound of an owner that are kept. The bound is looked at when a command begins, and others may be under way then: their
-/// clients get the ids of their cursors, and must be able to use them. Default 1,000: as many as ten pools have under way.
+/// Cursors beyond the bound of an owner that are kept. The bound is looked at when a command begins, and others may be under way then:
+/// their clients get the ids of their cursors, and must be able to use them. Default 1,000: as many as ten pools have under way.
 const UNDER_WAY_MAX: usize = 1_000;
 
 /// Whether the time of a pin is over. It does not pass while requests use it.

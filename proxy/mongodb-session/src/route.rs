@@ -74,8 +74,8 @@ pub(crate) fn concerns_pins(command: &Command<'_>) -> bool {
     command.is_in_transaction || matches!(command.name, b"getMore" | b"killCursors")
 }
 
-/// Whether the reply may open a cursor, and the command may be refused for it. A bulkWrite opens one for a long reply, and is no reason to refuse
-/// a write.
+/// Whether the reply may open a cursor, and the command may be refused for it. A bulkWrite opens one for a long reply, and is no reason to
+/// refuse a write.
 pub(crate) fn may_open_cursor(command: &Command<'_>, class: Class) -> bool {
     class != Class::Write && matches!(command.name, b"find" | b"aggregate" | b"listCollections" | b"listIndexes")
 }

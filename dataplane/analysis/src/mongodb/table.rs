@@ -325,8 +325,8 @@ mod tests {
         assert_eq!((of(b"getMore"), of(b"buildinfo"), of(b"getmores"), of(b"")), (None, None, None, None));
     }
 
-    /// The second names with which servers register commands: `Command(name, oldName)` of mongod and mongos. Those of mongos 2.x have all of its
-    /// administrative commands in lower case as well.
+    /// The second names with which servers register commands: `Command(name, oldName)` of mongod and mongos. Those of mongos 2.x have all
+    /// of its administrative commands in lower case as well.
     #[test]
     fn both_forms_of_a_command_have_a_row_and_one_kind() {
         let forms = "availableQueryOptions addShard buildInfo collStats connPoolSync dataSize dbHash dbStats enableSharding \
