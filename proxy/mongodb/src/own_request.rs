@@ -16,12 +16,15 @@ use weir_mongodb_session::{pins::Cleanup, server_hello::ServerHello};
 const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The id of each request: it is alone on its connection.
 const ID: i32 = 1;
-/// The id of a ping behind a request that wants no reply. Drivers count from 1.
-pub(crate) const BARRIER_ID: i32 = i32::MIN + 1;
-/// The id of a ping on a connection whose client has left it so.
-const RESET_ID: i32 = i32::MIN + 2;
 /// Code of a server that does not have the command.
 const COMMAND_NOT_FOUND: i32 = 59;
+
+/// The id of a ping behind a request that wants no reply: none of these, the ids of such requests whose replies may come all the same. A
+/// client chooses the id of its request, and the reply to it must not pass for the reply to the ping.
+pub(crate) fn ping_id(taken: &[i32]) -> i32 {
+    // Drivers count from 1.
+    (i32::MIN + 1..=i32::MAX).find(|id| !taken.contains(id)).unwrap_or(i32::MIN)
+}
 
 /// Says hello without a word about the gateway, which a server takes once at most. `is_legacy` becomes true if the server knows isMaster
 /// alone.
@@ -84,19 +87,21 @@ pub(crate) fn take_ping_reply(received: &mut Vec<u8>, id: i32) -> Result<bool, M
     Ok(false)
 }
 
-/// Waits until a server has done all that was sent to it, and nothing of it is left on the connection.
+/// Waits until a server has done all that was sent to it, and nothing of it is left on the connection. `taken`: ids of requests to which
+/// replies may come.
 ///
 /// # Errors
 /// As [`hello`].
-pub(crate) async fn settle(stream: &mut Stream) -> io::Result<()> {
-    stream.output.with(|out| write_ping(out, RESET_ID));
+pub(crate) async fn settle(stream: &mut Stream, taken: &[i32]) -> io::Result<()> {
+    let id = ping_id(taken);
+    stream.output.with(|out| write_ping(out, id));
     let mut received = Vec::new();
     loop {
         match stream.reader.receive().await? {
             Some(chunk) => received.extend_from_slice(&chunk),
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
-        if take_ping_reply(&mut received, RESET_ID).map_err(io::Error::other)? {
+        if take_ping_reply(&mut received, id).map_err(io::Error::other)? {
             let text = "the server speaks behind its reply";
             return if received.is_empty() { Ok(()) } else { Err(io::Error::other(text)) };
         }
@@ -136,6 +141,20 @@ async fn whole_reply(stream: &mut Stream) -> io::Result<Vec<u8>> {
         }
         if piece.is_whole() {
             return Ok(received);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_client_chooses_the_id_of_a_ping() {
+        for request in [0, 1, -1, i32::MIN, i32::MIN + 1, i32::MIN + 2, i32::MAX] {
+            let barrier = ping_id(&[request]);
+            let reset = ping_id(&[request, barrier]);
+            assert!(barrier != request && reset != request && reset != barrier, "{request}");
         }
     }
 }

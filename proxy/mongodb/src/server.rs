@@ -105,6 +105,8 @@ pub struct ServerState {
     pub(crate) compressors: Vec<Compressor>,
     /// The process of the server, as it names it.
     process: Option<[u8; 12]>,
+    /// The last request that wanted no reply, and the ping behind it: its client has left in front of the reply to the ping.
+    pub(crate) unsettled: [i32; 2],
 }
 
 /// The process that a server names in its hello; `None`: it names none, as those before MongoDB 4.4.
@@ -152,7 +154,7 @@ impl PooledProtocol for MongodbServer {
         let process = process(&hello);
         // A server lists none that was not offered.
         let compressors = hello.compressors.into_iter().filter(|one| self.compressors.contains(one)).collect();
-        Ok(ServerState { compressors, process })
+        Ok(ServerState { compressors, process, unsettled: [0; 2] })
     }
 
     /// Cursors and transactions are looked for at the process that the monitor speaks to.
@@ -169,8 +171,8 @@ impl PooledProtocol for MongodbServer {
     }
 
     /// A connection comes back clean but behind a write that wants no reply, whose client has left: the server may be at work on it.
-    async fn reset(&self, stream: &mut Stream, _: &mut ServerState) -> bool {
-        own_request::settle(stream).await.is_ok()
+    async fn reset(&self, stream: &mut Stream, state: &mut ServerState) -> bool {
+        own_request::settle(stream, &state.unsettled).await.is_ok()
     }
 
     async fn check(&self, stream: &mut Stream, _: &mut ServerState) -> bool {

@@ -35,12 +35,7 @@ use super::{
     passthrough::OwnLine,
     replies::Replies,
 };
-use crate::{
-    own_request::{self, BARRIER_ID},
-    preference::Preference,
-    server::MongodbServer,
-    upstream::MongodbUpstream,
-};
+use crate::{own_request, preference::Preference, server::MongodbServer, upstream::MongodbUpstream};
 
 /// The time between two looks at the pins of a connection.
 pub(super) const PINS_INTERVAL: Duration = Duration::from_secs(60);
@@ -86,6 +81,8 @@ pub(super) struct Lease {
     pub(super) wanted: Time,
     /// When it got a server.
     got: Time,
+    /// The id of the request, which its client has chosen.
+    pub(super) request_id: i32,
     /// Bytes of the request.
     request_bytes: u64,
     /// Bytes that the client had been sent then.
@@ -174,9 +171,15 @@ impl Lease {
     /// Appends the ping behind a request that wants no reply.
     pub(super) fn append_barrier(&mut self) {
         self.relay_reply.clear();
+        let id = self.barrier_id();
         if let Some(server) = &mut self.server {
-            server.stream().output.with(|out| own_request::write_ping(out, BARRIER_ID));
+            server.stream().output.with(|out| own_request::write_ping(out, id));
         }
+    }
+
+    /// The id of that ping.
+    pub(super) fn barrier_id(&self) -> i32 {
+        own_request::ping_id(&[self.request_id])
     }
 
     pub(super) fn poll_relieved(&mut self, context: &mut Context<'_>) -> bool {
@@ -294,6 +297,7 @@ impl Life<'_> {
             metrics.class(tally.class).commands.inc();
             metrics.read.add(header.bytes as u64);
         }
+        self.lease.request_id = header.request;
         (self.lease.request_bytes, self.lease.appended) = (0, self.output.appended());
         self.lease.counted = self.lease.appended;
         self.lease.is_logged = self.scene.service.sessions.samples_access();
@@ -358,6 +362,10 @@ impl Life<'_> {
         self.session.on_no_server(&refusal, &self.scene.io(None), &mut self.own);
         self.log_refusal("no_server", routed.header.bytes as u64);
         self.give_own();
+        if self.is_unacknowledged {
+            // The end of the connection is all that its client can see of it, and its next write must not overtake one that was left out.
+            return Err(CloseReason::of_upstream("mongodb_write_dropped"));
+        }
         if self.is_misplaced() {
             return Err(CloseReason::of_upstream("mongodb_primary_moved"));
         }

@@ -65,7 +65,10 @@ impl Life<'_> {
             (_, server) => {
                 match server {
                     // A write without a reply is on its way: the pool waits until the server has done it.
-                    Some(Link::Pooled(server)) if is_flushing => server.give_back(Condition::Dirty),
+                    Some(Link::Pooled(mut server)) if is_flushing => {
+                        server.state().unsettled = [lease.request_id, lease.barrier_id()];
+                        server.give_back(Condition::Dirty);
+                    }
                     Some(server) => server.close(LossCause::Retired),
                     None => {}
                 }

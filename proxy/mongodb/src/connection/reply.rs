@@ -11,7 +11,7 @@ use super::{
     life::{Life, Stage, has_room_for},
     replies::{Sink, Taken},
 };
-use crate::own_request::{self, BARRIER_ID};
+use crate::own_request;
 
 /// Codes of a server that is no primary, or not for long: its role is looked at again.
 const fn is_state_change(code: i32) -> bool {
@@ -101,9 +101,10 @@ impl Life<'_> {
 
     /// Bytes behind a request that wants no reply: the reply to the gateway's ping, and replies of a server that answers nevertheless.
     fn on_ping_bytes(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
+        let id = self.lease.barrier_id();
         let received = &mut self.lease.relay_reply;
         received.extend_from_slice(chunk);
-        match own_request::take_ping_reply(received, BARRIER_ID) {
+        match own_request::take_ping_reply(received, id) {
             Ok(false) => Ok(()),
             Ok(true) => {
                 let is_followed = !received.is_empty();

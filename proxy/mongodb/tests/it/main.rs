@@ -5,3 +5,4 @@ mod limits;
 mod logins;
 mod sets;
 mod support;
+mod unanswered;
