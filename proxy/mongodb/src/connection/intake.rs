@@ -64,12 +64,27 @@ impl Life<'_> {
         Ok(())
     }
 
+    /// In front of its login a client may have as much here as one message may have then: no driver sends several.
+    pub(super) fn check_unknown(&self) -> Result<(), CloseReason> {
+        if self.session.login().is_done() || self.input.len() <= PREAUTH_MESSAGE_BYTES_MAX {
+            return Ok(());
+        }
+        let (bytes, most) = (self.input.len() as u64, PREAUTH_MESSAGE_BYTES_MAX as u64);
+        let text = "the client sends too much in front of its login";
+        Err(self.connection.violated(&Violation::limit("mongodb_preauth_bytes", Culprit::Client, text, bytes, most)))
+    }
+
     /// Takes as much of `input` as the present stage can have. Returns how many bytes that were.
     fn offer(&mut self, input: &[u8]) -> Result<usize, CloseReason> {
         let mut at = 0;
         loop {
             let rest = &input[at..];
             match &mut self.stage {
+                // It does not take its replies: they would grow with the requests that are here.
+                Stage::Request if !rest.is_empty() && self.output.is_congested() => {
+                    self.is_held_back = true;
+                    return Ok(at);
+                }
                 Stage::Request if !rest.is_empty() => match self.request(rest)? {
                     Some(taken) => at += taken,
                     None => return Ok(at),
@@ -169,7 +184,8 @@ impl Life<'_> {
         if compressed.inflated > self.session.message_bytes_max() {
             return Err(self.broken(MessageError::InflatedSize { claimed: compressed.inflated as i32 }));
         }
-        if !has_room_for(&self.connection.handle, compressed.inflated) {
+        // One that waits for a server is here in both forms.
+        if !has_room_for(&self.connection.handle, compressed.inflated + message.len()) {
             self.connection.service.metrics.shed("buffered_bytes");
             return Err(CloseReason::Ended("buffered_bytes"));
         }
@@ -186,6 +202,8 @@ impl Life<'_> {
         let packed = Some((message, compressed.compressor));
         let begun = self.begin(&inflated, &header, packed)?;
         if matches!(self.stage, Stage::Routed(_)) {
+            // It has grown as it came, to as much as twice its length.
+            inflated.shrink_to_fit();
             (self.inflated, self.packed) = (inflated, message.to_vec());
         }
         // Where the request waits for something else than a server, it is inflated again.

@@ -371,7 +371,8 @@ impl Life<'_> {
             self.follow_upstream();
         }
         self.note_busy();
-        if !self.charge() && matches!(self.stage, Stage::Request) && !self.input.is_empty() {
+        self.check_unknown()?;
+        if !self.charge() {
             self.scene.service.metrics.shed("buffered_bytes");
             return Err(CloseReason::Ended("buffered_bytes"));
         }

@@ -1,5 +1,7 @@
 //! Replies of a server go to the client; the consequences of a failure of the server.
 
+use std::mem;
+
 use weir_base::{error::Culprit, exchange::LossCause, time::turn, violation::Violation};
 use weir_engine::Output;
 use weir_listener::{CloseReason, ConnectionHandle};
@@ -206,7 +208,8 @@ impl Life<'_> {
             _ => 0,
         };
         self.partial_since = None;
-        let is_begun = self.lease.replies.is_begun();
+        // A reply that was held in part is of no use, and its bytes are free again.
+        let is_begun = mem::take(&mut self.lease.replies).is_begun();
         let lost = self.session.on_server_lost(is_begun, &self.scene.io(None), &mut self.own);
         self.give_own();
         if lost == Lost::Close {

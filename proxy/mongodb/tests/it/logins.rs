@@ -14,7 +14,7 @@ use weir_mongodb_codec::{
 use weir_sasl::{ChannelBinding, Derivation, Mechanism, Nonce, ScramClient, mongodb};
 
 use crate::support::{
-    Client, Gateway, Setup, command, greeted, integer, is_ok,
+    Client, Gateway, Setup, command, greeted, inner, integer, is_ok,
     server::{Act, Server},
     until,
 };
@@ -70,6 +70,41 @@ fn a_client_logs_in_and_one_that_does_not_gets_nothing() {
     assert!(is_ok(&client.find()));
     assert_eq!(server.count("find"), 1);
     assert_eq!(gateway.counter("weir_mongodb_logins_total", &[("listener", "test")]), 1);
+}
+
+#[test]
+fn m12_a_client_that_has_not_logged_in_has_little_room() {
+    let server = Server::standalone(|_| Act::ok());
+    let gateway = Gateway::start(setup(&server));
+    for (behind, is_closed) in [(0, false), (5, true)] {
+        let mut client = gateway.client();
+        let first = client.hello(false);
+        let version = |name| inner(&first, "topologyVersion", name).expect("a version");
+        let (process, counter) = (version("processId").as_object_id(), version("counter").as_integer());
+        let hello = |comment: usize, waits: bool| {
+            command(7, Flags::empty(), |body| {
+                body.int32("hello", 1);
+                body.string("comment", "x".repeat(comment));
+                if waits {
+                    body.document("topologyVersion", |version| {
+                        version.object_id("processId", process.expect("an id"));
+                        version.int64("counter", counter.expect("a number"));
+                    });
+                    body.int64("maxAwaitTimeMS", 400);
+                }
+                body.string("$db", "admin");
+            })
+        };
+        // The first two are read as they come, and all behind the one that waits has to wait as well.
+        let mut all = [hello(15_000, false), hello(15_000, false), hello(0, true)].concat();
+        all.extend((0..behind).flat_map(|_| hello(15_000, false)));
+        client.send(&all);
+        let replies = std::iter::from_fn(|| client.message()).take(3).count();
+        assert_eq!(replies < 3, is_closed, "{replies} replies");
+        let labels = [("listener", "test"), ("reason", "mongodb_preauth_bytes"), ("culprit", "client")];
+        assert_eq!(gateway.counter("weir_violations_total", &labels), u64::from(is_closed));
+    }
+    until("nothing is charged", || gateway.held() == (0, 0));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The shell on one worker, between scripted clients and scripted servers: the real exchange in one process.
 
+mod budget;
 mod exchanges;
 mod limits;
 mod logins;
