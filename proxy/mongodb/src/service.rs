@@ -144,16 +144,20 @@ impl Service {
         }
         let before = self.upstream();
         *self.made.borrow_mut() = Made::new(settings, upstream);
-        if self.sessions.core().worker == 0 {
-            self.leave(&before);
-        }
+        // On each worker: clients of one that has not heard of it yet open further ones.
+        self.leave(&before);
         self.sessions.update(listener);
         self.sessions.wake_all();
     }
 
-    /// The listener may have left servers of this upstream: the cursors and transactions of its clients there are given back.
-    fn leave(&self, before: &Rc<MongodbUpstream>) {
+    /// The listener may have left servers of this upstream: the cursors and transactions of its clients there are given back. Call it again
+    /// behind each exchange at that upstream.
+    pub(crate) fn leave(&self, before: &Rc<MongodbUpstream>) {
         let left = before.left_for(&self.upstream());
+        if left.is_empty() {
+            return;
+        }
+        self.shared.leave_servers(&left);
         let cleanups: Vec<_> =
             self.shared.with_pins(|pins| left.into_iter().flat_map(|server| pins.take_server(server)).collect());
         self.clean(before, cleanups);

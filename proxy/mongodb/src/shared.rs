@@ -155,6 +155,11 @@ impl ListenerShared {
         self.with_pins(|pins| lost.into_iter().for_each(|server| pins.on_server_lost(server)));
     }
 
+    /// The listener has left these servers, which are there still: [`ListenerShared::note_servers`] takes none of them for lost.
+    pub(crate) fn leave_servers(&self, left: &[ServerId]) {
+        lock(&self.presented).servers.retain(|server| !left.contains(server));
+    }
+
     /// The name under which the figures of a database are.
     pub(crate) fn label(&self, database: &str) -> Arc<str> {
         let mut labels = lock(&self.labels);
@@ -201,6 +206,22 @@ mod tests {
         assert_eq!(route(&one, "ann"), TransactionRoute::Server(ServerId(3)), "the first call counts");
         assert_eq!(route(&other, "ben"), TransactionRoute::Foreign);
         assert_eq!(route(&other, "ann"), TransactionRoute::Unknown);
+    }
+
+    /// Clients of several workers have cursors there until each has heard of the move, and all of them are given back.
+    #[test]
+    fn a_server_that_its_listener_has_left_is_not_lost() {
+        let (shared, key) = (ListenerShared::default(), SessionKey { owner: None, session: [7; 16] });
+        let route = || shared.with_pins(|pins| pins.transaction(&key, 1));
+        shared.note_servers(vec![ServerId(3)]);
+        shared.with_pins(|pins| pins.begin_transaction(key.clone(), 1, ServerId(3), Time::ZERO));
+        shared.leave_servers(&[ServerId(3)]);
+        shared.note_servers(vec![ServerId(4)]);
+        assert_eq!(route(), TransactionRoute::Server(ServerId(3)));
+        assert_eq!(shared.with_pins(|pins| pins.take_server(ServerId(3))).len(), 1);
+        shared.with_pins(|pins| pins.begin_transaction(key.clone(), 1, ServerId(4), Time::ZERO));
+        shared.note_servers(vec![ServerId(5)]);
+        assert_eq!(route(), TransactionRoute::Lost);
     }
 
     fn promise(max: i32) -> Promise {

@@ -63,6 +63,7 @@ impl Life<'_> {
                 weir_engine::spawn(remains.drain()).detach();
             }
             (_, server) => {
+                scene.service.leave(&upstream);
                 match server {
                     // A write without a reply is on its way: the pool waits until the server has done it.
                     Some(Link::Pooled(mut server)) if is_flushing => {
@@ -99,6 +100,8 @@ impl Remains {
     async fn drain(mut self) {
         let is_whole = matches!(timeout(DRAIN_TIMEOUT, self.read()).await, Ok(true));
         let Self { mut session, scene, upstream, server, .. } = self;
+        // A transaction that it has begun is at a server that its listener may have left.
+        scene.service.leave(&upstream);
         match server {
             Link::Pooled(server) if is_whole => server.give_back(Condition::Clean),
             Link::Own(line) if is_whole => return clean_up(line, session.cleanups()).await,

@@ -435,15 +435,19 @@ impl Life<'_> {
         let now = self.scene.service.upstream();
         let is_free = matches!(self.stage, Stage::Request | Stage::Awaiting | Stage::Unpresented | Stage::Routed(_));
         let is_other = !Rc::ptr_eq(&now, &self.upstream) && !self.lease.has_own();
-        self.is_outdated = is_other && !is_free;
+        let was_outdated = std::mem::replace(&mut self.is_outdated, is_other && !is_free);
         if is_other && is_free {
             *self.connection.upstream.borrow_mut() = Some(now.clone());
             self.connection.handle.entry().details().upstream = now.name().to_string();
             let before = std::mem::replace(&mut self.upstream, now);
-            // Those that clients share are given back by one worker.
+            // Those that clients share are given back by the service.
             before.left_for(&self.upstream).into_iter().for_each(|server| self.session.leave_server(server));
             let cleanups = self.session.cleanups();
             self.scene.service.clean(&before, cleanups);
+            if was_outdated {
+                // The exchange that was under way may have opened one of those that clients share.
+                self.scene.service.leave(&before);
+            }
             if let Stage::Routed(Routed { want, .. }) = self.stage {
                 self.await_server(want, None);
             }

@@ -503,6 +503,47 @@ fn cursors_are_given_back_when_their_listener_moves_to_another_upstream() {
     }
 }
 
+/// The cursor of an exchange that was under way is one that all clients share, or its client's own.
+#[test]
+fn a_cursor_of_an_exchange_under_way_is_given_back_when_its_listener_moves() {
+    for is_load_balanced in [false, true] {
+        let (reply, replying) = mpsc::channel::<()>();
+        let replying = Mutex::new(replying);
+        let old = Server::standalone(move |seen| {
+            if seen.name == "find" {
+                let _ = replying.lock().unwrap().recv_timeout(Duration::from_secs(5));
+                return Act::batch("firstBatch", 98);
+            }
+            Act::ok()
+        });
+        let new = Server::standalone(|_| Act::ok());
+        let gateway = Gateway::start(Setup::new(&[old.address]));
+        let mut client = gateway.client();
+        client.hello(is_load_balanced);
+        let id = client.next_id();
+        client.send(&command(id, Flags::empty(), |body| {
+            body.string("find", "orders");
+            body.string("$db", "shop");
+        }));
+        until("the find is under way", || old.count("find") == 1);
+        gateway.move_to(&[new.address]);
+        // The new server is known, so that the listener has moved.
+        until("the listener has moved", || new.looks() > 0);
+        std::thread::sleep(Duration::from_millis(100));
+        reply.send(()).expect("the server waits");
+        assert!(is_ok(&client.message().expect("its reply")));
+        until("the cursor is killed where it is", || old.count("killCursors") == 1);
+        let labels = [("listener", "test"), ("kind", "cursor"), ("outcome", "done")];
+        until("it is counted", || gateway.counter("weir_mongodb_cleanups_total", &labels) == 1);
+        let more = client.ask(|body| {
+            body.int64("getMore", 98);
+            body.string("collection", "orders");
+            body.string("$db", "shop");
+        });
+        assert_eq!((integer(&more, "code"), new.count("killCursors")), (Some(43), 0));
+    }
+}
+
 #[test]
 fn a_request_that_waits_moves_with_its_listener_to_another_upstream() {
     let old = Server::member(false, |_| Act::ok());
