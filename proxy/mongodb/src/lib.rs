@@ -13,6 +13,7 @@
 //! | `cleanup` | commands for cursors and transactions that have lost their client |
 //! | `upstream` | one upstream on one worker: its pools, and the members of its set |
 //! | `server` | servers as their pools see them: login, check, probe |
+//! | `opening` | connections of clients' own that are being made |
 //! | `own_request` | hello, ping, killCursors and abortTransaction of the gateway's own |
 //! | `monitor` | looks at servers: roles, members, successors |
 //! | `watch` | the knowledge of all workers about one server |
@@ -26,6 +27,7 @@ mod cleanup;
 mod connection;
 mod metrics;
 mod monitor;
+mod opening;
 mod own_request;
 mod preference;
 mod server;

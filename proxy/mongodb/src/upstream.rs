@@ -28,6 +28,7 @@ use weir_upstream::{
 
 use crate::{
     monitor,
+    opening::Openings,
     preference::Preference,
     server::{HelloProbe, MongodbServer, PoolKey},
     settings::{MEMBERS_MAX, MongodbUpstreamSettings},
@@ -163,6 +164,8 @@ pub struct MongodbUpstream {
     /// The set had a primary at the last look.
     pub(crate) has_primary: Cell<bool>,
     is_retired: Cell<bool>,
+    /// Connections of clients' own that are being made.
+    pub(crate) openings: Rc<Openings>,
 }
 
 impl MongodbUpstream {
@@ -197,6 +200,7 @@ impl MongodbUpstream {
             monitored: RefCell::default(),
             has_primary: Cell::new(false),
             is_retired: Cell::new(false),
+            openings: Rc::default(),
         });
         if watches {
             monitor::begin(&upstream);

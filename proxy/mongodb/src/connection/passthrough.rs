@@ -40,11 +40,19 @@ async fn connect(upstream: Rc<MongodbUpstream>, deadline: Time) -> Result<Link, 
     loop {
         let allowed = upstream.candidates(ReadMode::Primary, &Preference::default());
         let mut error = NoServer::None;
-        if allowed != 0 {
+        if allowed != 0
+            && let Some(opening) = upstream.openings.begin(turn::now())
+        {
             let number = allowed.trailing_zeros() as usize;
             match open(&upstream, number).await {
-                Ok(line) => return Ok(Link::Own(Box::new(line))),
-                Err(refused) => error = refused,
+                Ok(line) => {
+                    opening.succeeded();
+                    return Ok(Link::Own(Box::new(line)));
+                }
+                Err(refused) => {
+                    opening.failed(turn::now(), |failures| upstream.servers().pause_aside(failures));
+                    error = refused;
+                }
             }
         }
         if turn::now() >= deadline {
