@@ -11,6 +11,7 @@ use std::{
 
 use futures_util::FutureExt as _;
 use weir_base::{
+    exchange::LossCause,
     time::{Time, turn},
     violation::Violation,
 };
@@ -358,7 +359,12 @@ impl Life<'_> {
             Event::Acquired(Ok(server)) => self.on_acquired(server)?,
             Event::Acquired(Err(error)) => self.on_acquire_failed(&error)?,
             Event::Keys(keys) => self.on_keys(&keys)?,
-            Event::OwnLost => return Err(CloseReason::of_upstream("mongodb_server_lost")),
+            Event::OwnLost => {
+                if let Some(own) = &mut self.lease.own {
+                    own.counted.ends_by(LossCause::Closed);
+                }
+                return Err(CloseReason::of_upstream("mongodb_server_lost"));
+            }
             Event::Relieved if matches!(self.stage, Stage::Awaiting) => self.on_hello_due()?,
             Event::Relieved => self.go_on()?,
             Event::Overdue => self.on_overdue()?,
