@@ -16,8 +16,8 @@ use crate::gateway::{before, port};
 /// Memory that unread replies may cost, bytes.
 const GROWTH_MAX: u64 = 48 << 20;
 const LARGE: usize = 16 << 20;
-/// Clients whose hellos wait at a time.
-const MONITORS: usize = 2_000;
+/// Clients whose hellos wait at a time: as many as the case has.
+const MONITORS: usize = 10_000;
 
 /// Says hello as a client in load-balanced mode.
 fn balanced(gateway: &Gateway) -> (Wire, Reply) {
@@ -28,8 +28,9 @@ fn balanced(gateway: &Gateway) -> (Wire, Reply) {
 fn m7_hellos_that_wait_hold_no_server_connection() {
     raise_descriptor_limit().expect("a higher limit");
     let server = Fake::honest();
+    let limits = format!("[limits]\nconnections_per_source = {}", MONITORS + 100);
     let config = before(&server.address, "request_timeout = \"1s\"", "pool_size = 1");
-    let gateway = Gateway::start(config.tables(&format!("[limits]\nconnections_per_source = {}", MONITORS + 1)));
+    let gateway = Gateway::start(config.tables(&limits));
     let (mut first, hello) = Wire::connect_with(port(&gateway), |_| {});
     let process = hello.value(&["topologyVersion", "processId"]).and_then(|id| id.as_object_id()).expect("a process");
     let counter = hello.number(&["topologyVersion", "counter"]).expect("a counter");

@@ -464,12 +464,16 @@ fn s5_a_request_that_has_waited_is_not_sent_for_a_client_that_has_just_left() {
     send(&mut writer, "insert");
     until("the write waits", || gateway.gauge("gateway_lane_pool_waiters", &[]) == 1);
     // One look at all sockets finds the reply, and the client leaves behind it, before its request has the connection.
-    gateway.stall(Duration::from_millis(200));
-    std::thread::sleep(Duration::from_millis(50));
+    let before = gateway.stall();
+    before.has_begun();
     reply.send(()).expect("the server waits");
-    gateway.pause(Duration::from_millis(300));
-    std::thread::sleep(Duration::from_millis(200));
+    // Time for the reply to come.
+    std::thread::sleep(Duration::from_millis(50));
+    let behind = gateway.pause();
+    drop(before);
+    behind.has_begun();
     drop(writer);
+    drop(behind);
     assert!(is_ok(&busy.message().expect("its reply")));
     send(&mut busy, "count");
     assert!(is_ok(&busy.message().expect("the connection is free")));

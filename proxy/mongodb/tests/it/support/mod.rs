@@ -52,11 +52,42 @@ enum Order {
     Drain(Drain),
     /// The listener gets another upstream, with these servers.
     Move(Vec<SocketAddr>),
-    /// A task of the worker takes this long, and nothing else runs.
-    Stall(Duration),
+    /// A task of the worker holds it, and nothing else runs.
+    Stall(Held),
     /// The same, at once when the order is heard.
-    Pause(Duration),
+    Pause(Held),
     End,
+}
+
+/// A worker that does nothing until this is dropped.
+pub struct Hold {
+    begun: mpsc::Receiver<()>,
+    _release: mpsc::Sender<()>,
+}
+
+/// The worker's side of it.
+struct Held {
+    begun: mpsc::Sender<()>,
+    release: mpsc::Receiver<()>,
+}
+
+impl Hold {
+    fn new() -> (Self, Held) {
+        let ((begin, begun), (_release, release)) = (mpsc::channel(), mpsc::channel());
+        (Self { begun, _release }, Held { begun: begin, release })
+    }
+
+    /// Waits until the worker does nothing.
+    pub fn has_begun(&self) {
+        self.begun.recv_timeout(PATIENCE).expect("the worker stops");
+    }
+}
+
+impl Held {
+    fn hold(self) {
+        let _ = self.begun.send(());
+        let _ = self.release.recv_timeout(PATIENCE);
+    }
 }
 
 /// The choices of a test.
@@ -144,14 +175,18 @@ impl Gateway {
         self.workers[0].0.send(Order::Move(servers.to_vec()));
     }
 
-    /// The first worker does nothing for that long: before it next looks at its sockets.
-    pub fn stall(&self, time: Duration) {
-        self.workers[0].0.send(Order::Stall(time));
+    /// The first worker does nothing from now on: before it next looks at its sockets.
+    pub fn stall(&self) -> Hold {
+        let (hold, held) = Hold::new();
+        self.workers[0].0.send(Order::Stall(held));
+        hold
     }
 
     /// The same, right behind its next look at its sockets.
-    pub fn pause(&self, time: Duration) {
-        self.workers[0].0.send(Order::Pause(time));
+    pub fn pause(&self) -> Hold {
+        let (hold, held) = Hold::new();
+        self.workers[0].0.send(Order::Pause(held));
+        hold
     }
 
     /// Begins a drain.
@@ -221,8 +256,8 @@ fn start(number: usize, shared: Shared, log: LogWriter) -> (Mailbox<Order>, Opti
                         let upstream = upstream(&core, &shared, "others", (&servers, &shares));
                         service.update(listener(), shared.setup.listener.clone(), upstream);
                     }
-                    Order::Stall(time) => weir_engine::spawn(async move { std::thread::sleep(time) }).detach(),
-                    Order::Pause(time) => std::thread::sleep(time),
+                    Order::Stall(held) => weir_engine::spawn(async move { held.hold() }).detach(),
+                    Order::Pause(held) => held.hold(),
                     Order::End => return,
                 }
             }
