@@ -114,3 +114,48 @@ fn m12_a_thousand_slow_readers_of_16_mib_stay_within_the_byte_budget() {
     drop(victim);
     gateway.finish();
 }
+
+/// With a small pool most of them wait in line. Where the budget has room, the rest of a reply is taken for them, and the others are
+/// refused in their time.
+#[test]
+fn m12_slow_readers_of_a_small_pool_stay_within_the_byte_budget() {
+    const READERS: usize = 200;
+    const POOL: usize = 8;
+    let server = server(&Arc::new(AtomicBool::new(true)));
+    let config = before(&server.address, "queue_wait_timeout = \"3s\"", &format!("pool_size = {POOL}"));
+    let limits = format!("[limits]\nbuffered_bytes = \"{}MiB\"", BUDGET >> 20);
+    let mut gateway = Gateway::start(Config { unix: true, ..config.tables(&limits).workers(2) });
+    let mut readers: Vec<Wire> = (0..READERS).map(|_| connect(&gateway)).collect();
+    for wire in &mut readers {
+        assert!(wire.call(|body| on_notes(body, "count")).is_ok());
+    }
+    let resident = gateway.process().resident();
+    for wire in &mut readers {
+        wire.ask(Flags::empty(), |body| on_notes(body, "aggregate"));
+    }
+    until("the pool is theirs", STARTED_WITHIN, || (server.count("aggregate") >= POOL as u64).then_some(()));
+    let (mut buffered, mut grown) = (0.0_f64, 0);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        buffered = buffered.max(gateway.metric("weir_buffered_bytes"));
+        grown = grown.max(gateway.process().resident().saturating_sub(resident));
+        std::thread::sleep(PAUSE);
+    }
+    assert!(grown <= BUDGET + READERS as u64 * CLIENT_BYTES_MAX, "{grown} bytes in all");
+    assert!(buffered <= BUDGET as f64, "{buffered} bytes are charged");
+    let (mut served, mut refused) = (0, 0);
+    for wire in &mut readers {
+        let reply = wire.reply().expect("a reply");
+        if reply.code() == 462 {
+            refused += 1;
+        } else {
+            assert_eq!(reply.text(&["text"]).len(), LARGE);
+            served += 1;
+        }
+    }
+    assert!(served >= POOL && refused > 0, "{served} are served, {refused} refused");
+    println!("{grown} bytes more, {buffered} charged, {served} served, {refused} refused");
+    drop(readers);
+    until_true("nothing is held", || gateway.metric("weir_buffered_bytes") == 0.0);
+    gateway.finish();
+}
