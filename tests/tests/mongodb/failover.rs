@@ -1,5 +1,6 @@
 //! Servers that change their roles, or die, under a driver that writes; the member that a read goes to.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weir_mongodb_codec::bson::Writer;
@@ -34,6 +35,24 @@ fn inserted(members: &[Scripted]) -> u64 {
 fn more_writes(members: &[Scripted]) {
     let least = inserted(members) + WRITES;
     until("more writes", WRITTEN_WITHIN, || (inserted(members) >= least).then_some(()));
+}
+
+/// One member is listed, and operators see all of them, with the one that is lost.
+#[test]
+fn operators_see_the_members_that_the_set_has_named() {
+    let mut members = Scripted::set(3);
+    let gateway = Gateway::start(before_set(&members[..1]));
+    let shown = || {
+        let list = gateway.admin.get("/api/v1/upstreams").json();
+        let endpoints = list["upstreams"][0]["endpoints"].as_array().cloned().unwrap_or_default();
+        endpoints.iter().filter_map(|one| one["address"].as_str().map(str::to_owned)).collect::<BTreeSet<_>>()
+    };
+    let all: BTreeSet<_> = members.iter().map(|member| member.address.text()).collect();
+    until("all members are listed", WRITTEN_WITHIN, || (shown() == all).then_some(()));
+    members[2].kill();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(shown(), all, "a member that is lost is one still");
+    gateway.finish();
 }
 
 /// A driver repeats a write that a primary refused because it steps down.
