@@ -100,6 +100,8 @@ const FLAGS_PATHS: &[&str] = &[
     "weir/src/origin",
 ];
 const LAB_PATHS: &[&str] = &[
+    // It compares imports of Envoy and twemproxy with these programs.
+    "control/import/",
     "weir/src/lab",
     "weir/src/plan",
     "weir/src/origin",
