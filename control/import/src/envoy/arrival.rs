@@ -158,10 +158,9 @@ impl Arrival {
             changes.push(("remove", CLIENT_CERT, None));
         }
         if self.is_edge {
-            changes.push(match self.is_client_the_peer() {
-                true => ("set", EXTERNAL_ADDRESS, Some(PEER)),
-                false => ("remove", EXTERNAL_ADDRESS, None),
-            });
+            // Also in front of `set`, which changes nothing for a client at a Unix socket.
+            changes.push(("remove", EXTERNAL_ADDRESS, None));
+            changes.extend(self.is_client_the_peer().then_some(("set", EXTERNAL_ADDRESS, Some(PEER))));
             changes.extend(REMOVED_AT_EDGE.map(|name| ("remove", name, None)));
         }
         changes.extend(REMOVED.map(|name| ("remove", name, None)));

@@ -1,4 +1,4 @@
-//! Changes of headers by a route, its virtual host and its listener.
+//! Changes of headers by a route, its virtual host and the whole `route_config`.
 
 use std::collections::HashSet;
 
@@ -56,6 +56,13 @@ struct Before {
     written: HashSet<String>,
 }
 
+/// The changes of a level. Envoy replaces headers before it adds others.
+#[derive(Default)]
+struct Made {
+    replaced: Vec<Value>,
+    added: Vec<Value>,
+}
+
 impl<'n> Importer<'n> {
     /// Headers of the listener, then of the route, and of its virtual host behind them. Each removes before it adds.
     pub(super) fn headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
@@ -102,9 +109,11 @@ impl<'n> Importer<'n> {
             }
             let added = level.items_at(&format!("{kind}_headers_to_add"));
             let is_written = |one: &&Node| message == (Message::Own { has_type: true }) && content_type(one).is_some();
+            let mut made = Made::default();
             for one in added.iter().filter(|one| !is_written(one)) {
-                changes.extend(self.added(one, message, &route, before));
+                self.added(one, message, &route, before, &mut made);
             }
+            changes.extend(made.replaced.into_iter().chain(made.added));
             if message == Message::Request {
                 let names = added.iter().filter_map(|one| one.text_at("header.key"));
                 names.for_each(|name| before.write(name.to_ascii_lowercase()));
@@ -113,48 +122,54 @@ impl<'n> Importer<'n> {
         changes
     }
 
-    /// A header that is added or replaced; `None`: it cannot be said, which is noted, or Envoy does not send it.
-    fn added(&mut self, one: &'n Node, message: Message, route: &str, before: &Before) -> Option<Value> {
+    /// A header that is added or replaced. If it cannot be said, a note says what is made instead.
+    fn added(&mut self, one: &'n Node, message: Message, route: &str, before: &Before, made: &mut Made) {
         self.rest(one, &["header", "append", "append_action", "keep_empty_value"], "headers_to_add");
-        let (name, value) = (one.text_at("header.key")?, one.text_at("header.value").unwrap_or_default());
-        let directive = format!("{name}: {value}");
+        let Some(name) = one.text_at("header.key") else { return };
+        let text = one.text_at("header.value").unwrap_or_default();
+        let (directive, key) = (format!("{name}: {text}"), message.words().1);
         let action = match (one.text_at("append_action"), one.get("append")) {
             (Some(action), _) => action,
             // The older spelling.
             (None, Some(append)) if !append.is_true() => "OVERWRITE_IF_EXISTS_OR_ADD",
             (None, _) => "APPEND_IF_EXISTS_OR_ADD",
         };
-        let change = match action {
-            "APPEND_IF_EXISTS_OR_ADD" => "add",
-            "OVERWRITE_IF_EXISTS_OR_ADD" => "set",
-            _ => {
-                let why = format!("{action} depends on the value that is there already; the change is left out");
-                self.note(one, &directive, &why, "change = \"set\"");
-                return None;
-            }
-        };
-        let key = message.words().1;
-        let value = match self.value(&value.replace("%ROUTE_NAME%", route), message, before) {
-            Ok(value) => value,
-            Err(why) if change == "add" => {
-                self.note(one, &directive, &why, key);
-                return None;
-            }
-            // A header of the sender must not stand in place of the value.
-            Err(why) => {
-                self.note(one, &directive, &format!("{why}; the header is removed"), key);
-                return field::change("remove", name, None).ok();
-            }
-        };
+        let replaces = action.starts_with("OVERWRITE_");
         let keeps_empty = one.get("keep_empty_value").is_some_and(Node::is_true);
-        if value.is_empty() && !keeps_empty {
-            return None;
-        }
+        let value = match self.value(&text.replace("%ROUTE_NAME%", route), message, before) {
+            // Envoy changes nothing.
+            Ok(value) if value.is_empty() && !keeps_empty => return,
+            Ok(_) if action == "ADD_IF_ABSENT" || action == "OVERWRITE_IF_EXISTS" => {
+                Err(format!("{action} depends on the value that is there already"))
+            }
+            value => value,
+        };
+        let value = match value {
+            Ok(value) => value,
+            Err(why) => {
+                let effect = if replaces { "the header is removed" } else { "the change is left out" };
+                self.note(one, &directive, &format!("{why}; {effect}"), key);
+                // A header of the sender must not stand in place of the value.
+                made.replaced.extend(field::change("remove", name, None).ok().filter(|_| replaces));
+                return;
+            }
+        };
         if keeps_empty && value.contains("%REQ(") {
             self.note(one, &directive, "is not sent if the request lacks the header in its value", key);
         }
-        let made = field::change(change, name, Some(value));
-        made.map_err(|why| self.note(one, &directive, &why, "[route.rewrite] host")).ok()
+        // Weir changes nothing if a variable is empty, and the header of the sender would stay.
+        let is_removed = replaces && has_variable(&value) && (keeps_empty || !is_copy(&value));
+        let kind = if replaces { "set" } else { "add" };
+        match (field::change(kind, name, Some(value)), replaces) {
+            (Ok(change), true) => {
+                made.replaced.extend(field::change("remove", name, None).ok().filter(|_| is_removed));
+                made.replaced.push(change);
+            }
+            (Ok(change), false) => made.added.push(change),
+            (Err(why), _) => {
+                self.note(one, &directive, &format!("{why}; the change is left out"), "[route.rewrite] host");
+            }
+        }
     }
 
     /// The value of a header, with Weir's variables.
@@ -220,4 +235,15 @@ impl Before {
         self.removed.remove(&name);
         self.written.insert(name);
     }
+}
+
+/// A variable, of which a percent sign is none.
+fn has_variable(value: &str) -> bool {
+    value.split('%').skip(1).step_by(2).any(|name| !name.is_empty())
+}
+
+/// A copy of a header of the request. If it is missing, Envoy changes nothing either.
+fn is_copy(value: &str) -> bool {
+    let inner = value.strip_prefix("%REQ(").and_then(|rest| rest.strip_suffix(")%"));
+    inner.is_some_and(|name| !name.contains('%'))
 }

@@ -26,7 +26,9 @@ fn a_client_says_no_more_of_itself_than_it_could_through_envoy() {
     assert_eq!(own_notes(&edge), "");
     let external = "{ name = \"x-envoy-external-address\", value = \"%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%\" }";
     let removed = |name: &str| format!("{{ change = \"remove\", name = \"{name}\" }}");
-    assert!(of_edge.contains(external), "{of_edge}");
+    // The peer has no address at a Unix socket, and then the client's own header must not stay.
+    let replaced = format!("{},\n    {external}", removed("x-envoy-external-address"));
+    assert!(of_edge.contains(&replaced), "{of_edge}");
     for name in ["x-envoy-internal", "x-envoy-retry-on", "x-envoy-decorator-operation", "x-envoy-original-path"] {
         assert!(of_edge.contains(&removed(name)), "{name}: {of_edge}");
     }
@@ -228,7 +230,8 @@ fn a_copy_of_a_header_is_that_of_envoy() {
     ] {
         let found = with_header(manager, value, "");
         assert!(!found.toml.contains("\"x-a\""), "{value}: {}", found.toml);
-        assert!(own_notes(&found).contains(&format!("`x-a: {value}`")), "{value}: {}", notes(&found));
+        let noted = own_notes(&found);
+        assert!(noted.contains(&format!("`x-a: {value}`")) && noted.contains("; the change is left out"), "{noted}");
         // A client must not send the header in place of the proxy.
         let replaced = with_header(manager, value, ", append_action: OVERWRITE_IF_EXISTS_OR_ADD");
         assert!(replaced.toml.contains("{ change = \"remove\", name = \"x-a\" }"), "{value}: {}", replaced.toml);
@@ -301,7 +304,9 @@ fn headers_are_removed_before_they_are_added_and_replaced_where_envoy_replaces()
     assert!(at("{ change = \"remove\", name = \"x-a\" }") < at("{ change = \"add\", name = \"x-a\""));
     at("{ name = \"x-b\"");
     at("{ name = \"x-d\", value = \"\" }");
-    assert!(!found.toml.contains("x-c\", value") && notes(&found).contains("`x-c: three`: ADD_IF_ABSENT"));
+    assert!(!found.toml.contains("x-c\", value"), "{}", found.toml);
+    let left_out = "`x-c: three`: ADD_IF_ABSENT depends on the value that is there already; the change is left out";
+    assert!(notes(&found).contains(left_out), "{}", notes(&found));
     assert!(notes(&found).contains("`x-e: %REQ(x-name)%`: is not sent if the request lacks"), "{}", notes(&found));
     assert!(!notes(&found).contains("keep_empty_value"), "{}", notes(&found));
     let split = ALL.replace(
@@ -328,4 +333,46 @@ fn a_header_has_the_name_of_the_route_and_none_is_sent_without_a_value() {
         let found = found("", value);
         assert!(!found.toml.contains("\"x-a\"") && own_notes(&found).is_empty(), "{}{}", found.toml, notes(&found));
     }
+}
+
+#[test]
+fn a_client_never_forges_a_header_that_envoy_replaces() {
+    let replaced = ", append_action: OVERWRITE_IF_EXISTS_OR_ADD";
+    let removed = "{ change = \"remove\", name = \"x-a\" }";
+    for (value, more, is_removed) in [
+        ("id-%REQ(x-name)%", "", true),
+        ("%REQ(x-name)%%REQ(x-other)%", "", true),
+        ("%REQ(x-name)%", ", keep_empty_value: true", true),
+        // The peer has no address at a Unix socket.
+        ("%DOWNSTREAM_REMOTE_ADDRESS%", "", true),
+        // Envoy keeps the client's header too if the request lacks the other one.
+        ("%REQ(x-name)%", "", false),
+        ("100%%", "", false),
+        ("%REQ(x-envoy-retry-on)%", "", false),
+    ] {
+        let found = with_header(EDGE, value, &format!("{replaced}{more}"));
+        let list = request_headers(&found);
+        assert_eq!(list.contains(removed), is_removed, "{value}: {list}");
+        let set = format!("{removed},\n    {{ name = \"x-a\", value = \"{value}\" }}");
+        assert!(!is_removed || list.contains(&set), "{value}: {list}");
+        // An addition leaves the client's own.
+        assert!(!request_headers(&with_header(EDGE, value, more)).contains(removed), "{value}");
+    }
+    let found = with_header(EDGE, "own", ", append_action: OVERWRITE_IF_EXISTS");
+    assert!(request_headers(&found).contains(removed) && !found.toml.contains("\"own\""), "{}", found.toml);
+    let noted = own_notes(&found);
+    assert!(noted.contains("`x-a: own`: OVERWRITE_IF_EXISTS depends on") && noted.contains("; the header is removed"));
+    // Envoy changes nothing without a value.
+    let found = with_header(EDGE, "", ", append_action: OVERWRITE_IF_EXISTS");
+    assert!(!found.toml.contains("\"x-a\"") && own_notes(&found).is_empty(), "{}", found.toml);
+}
+
+#[test]
+fn a_level_replaces_before_it_adds() {
+    let header = |value: &str, more: &str| format!("{{ header: {{ key: x-a, value: {value} }}{more} }}");
+    let replaced = header("new", ", append_action: OVERWRITE_IF_EXISTS_OR_ADD");
+    let list = format!("request_headers_to_add: [{}, {replaced}]", header("more", ""));
+    let found = routed(&format!("{{ match: {{ prefix: / }}, route: {{ cluster: app }}, {list} }}"));
+    let at = |text: &str| found.toml.find(text).unwrap_or_else(|| panic!("{text}: {}", found.toml));
+    assert!(at("{ name = \"x-a\", value = \"new\" }") < at("{ change = \"add\", name = \"x-a\", value = \"more\" }"));
 }
