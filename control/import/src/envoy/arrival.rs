@@ -89,6 +89,8 @@ pub(super) struct Arrival {
     has_tls: bool,
     makes_id: bool,
     client_cert: ClientCert,
+    /// `internal_only_headers`, in lower case: no client counts as internal.
+    internal_only: Vec<String>,
 }
 
 impl Arrival {
@@ -107,6 +109,10 @@ impl Arrival {
         self.is_edge && self.hops == 0
     }
 
+    fn is_internal_only(&self, name: &str) -> bool {
+        self.internal_only.iter().any(|own| own == name)
+    }
+
     /// The header called `name`, in lower case.
     pub(super) fn seen(&self, name: &str) -> Seen {
         match name {
@@ -116,6 +122,7 @@ impl Arrival {
             },
             CLIENT_CERT => match self.client_cert {
                 ClientCert::Removed => Seen::Absent,
+                ClientCert::Kept if self.is_internal_only(name) => Seen::Absent,
                 ClientCert::Kept => Seen::Sent,
                 ClientCert::Written { is_always } => Seen::Written { is_always },
             },
@@ -125,6 +132,7 @@ impl Arrival {
             EXTERNAL_ADDRESS if self.is_edge => Seen::Unknown,
             "keep-alive" | "proxy-connection" | "transfer-encoding" => Seen::Absent,
             "connection" | "content-length" | "expect" | "host" | "te" | "trailer" | "upgrade" => Seen::Framing,
+            name if self.is_internal_only(name) => Seen::Absent,
             name if REMOVED.contains(&name) || self.is_edge && REMOVED_AT_EDGE.contains(&name) => Seen::Absent,
             _ => Seen::Sent,
         }
@@ -164,6 +172,7 @@ impl Arrival {
             changes.extend(REMOVED_AT_EDGE.map(|name| ("remove", name, None)));
         }
         changes.extend(REMOVED.map(|name| ("remove", name, None)));
+        changes.extend(self.internal_only.iter().map(|name| ("remove", name.as_str(), None)));
         let change =
             |(kind, name, value): (&str, &str, Option<&str>)| field::change(kind, name, value.map(str::to_owned));
         changes.into_iter().filter_map(|one| change(one).ok()).collect()
@@ -213,8 +222,9 @@ impl<'n> Importer<'n> {
         let is_edge = config.get("use_remote_address").is_some_and(Node::is_true);
         let has_tls = listener.more.get("tls.cert_file").is_some();
         let makes_id = config.get("generate_request_id").is_none_or(Node::is_true);
-        self.arrival = Arrival { is_edge, hops, has_tls, makes_id, client_cert: ClientCert::Removed };
+        self.arrival = Arrival { is_edge, hops, has_tls, makes_id, ..Arrival::default() };
         let replaces = self.client_cert(config, listener);
+        self.internal_only_headers(config);
         // With use_remote_address, Envoy appends the address of the peer. Without it, the field stays as it came.
         let forwarded = match (is_edge, replaces) {
             (true, true) => "replace",
@@ -234,6 +244,21 @@ impl<'n> Importer<'n> {
         }
         self.every_request = self.arrival.changes();
         Ok(())
+    }
+
+    /// Headers that Envoy removes before it selects a route.
+    fn internal_only_headers(&mut self, config: &'n Node) {
+        for node in config.get("route_config").map_or(&[][..], |routes| routes.items_at("internal_only_headers")) {
+            let name = node.text().to_ascii_lowercase();
+            match self.arrival.seen(&name) {
+                Seen::Sent => self.arrival.internal_only.push(name),
+                Seen::Absent => {}
+                _ => {
+                    let why = "Weir writes this header itself, and does not remove the client's own";
+                    self.note(node, &format!("internal_only_headers: {name}"), why, "listener.http.forwarded");
+                }
+            }
+        }
     }
 
     /// The proxies whose entries in X-Forwarded-For count. Without `use_remote_address`, the peer is one more of them.

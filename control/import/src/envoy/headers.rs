@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::Importer;
 use super::arrival::{PEER, Seen};
+use super::route::Levels;
 use super::target::content_type;
 use crate::field;
 use crate::model::{Route, Target};
@@ -64,35 +65,38 @@ struct Made {
 }
 
 impl<'n> Importer<'n> {
-    /// Headers of the listener, then of the route, and of its virtual host behind them. Each removes before it adds.
-    pub(super) fn headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
+    /// The changes of all requests, then those of the route, its virtual host and the `route_config`. Each removes before it adds.
+    pub(super) fn headers(&mut self, levels: Levels<'n>, route: &mut Route) {
         let mut before = Before::default();
-        let requests = self.changes([node, host], Message::Request, &mut before);
+        let requests = self.changes(levels, Message::Request, &mut before);
         // The list of a route stands in place of that of its domain.
         if !requests.is_empty() {
             let all = self.every_request.iter().cloned().chain(requests).collect();
             route.more.set("request_header", Value::List(all));
         }
-        let responses = self.changes([node, host], Message::Response, &mut before);
+        let responses = self.changes(levels, Message::Response, &mut before);
         if !responses.is_empty() {
             route.more.set("response_header", Value::List(responses));
         }
     }
 
     /// Headers of responses that no upstream sends.
-    pub(super) fn own_response_headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
+    pub(super) fn own_response_headers(&mut self, levels: Levels<'n>, route: &mut Route) {
         let is_type = |(key, _): &(String, Value)| key == "content_type";
         let has_type = matches!(&route.target, Target::Response(keys) if keys.iter().any(is_type));
-        let changes = self.changes([node, host], Message::Own { has_type }, &mut Before::default());
+        let changes = self.changes(levels, Message::Own { has_type }, &mut Before::default());
         if !changes.is_empty() {
             route.more.set("response_header", Value::List(changes));
         }
     }
 
-    /// The changes of `levels`: the route and its virtual host.
-    fn changes(&mut self, levels: [&'n Node; 2], message: Message, before: &mut Before) -> Vec<Value> {
+    /// The changes of `levels`, in Envoy's order: without its key, a virtual host can undo those of a route.
+    fn changes(&mut self, mut levels: Levels<'n>, message: Message, before: &mut Before) -> Vec<Value> {
         // Envoy's name of the route, for Weir's routes have other names.
         let route = levels[0].text_at("name").unwrap_or_default().replace('%', "%%");
+        if levels[2].get("most_specific_header_mutations_wins").is_some_and(Node::is_true) {
+            levels.reverse();
+        }
         let (kind, key) = message.words();
         let mut changes = Vec::new();
         for level in levels {

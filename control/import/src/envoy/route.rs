@@ -12,64 +12,72 @@ use crate::paths;
 use crate::toml::Value;
 use crate::yaml::Node;
 
+/// A route, its virtual host and the `route_config`: each may change headers.
+pub(super) type Levels<'n> = [&'n Node; 3];
+
+/// Keys of these changes.
+const CHANGES: [&str; 4] =
+    ["request_headers_to_add", "request_headers_to_remove", "response_headers_to_add", "response_headers_to_remove"];
+
 impl<'n> Importer<'n> {
     pub(super) fn routes(&mut self, config: &'n Node, listener: &str) -> Result<(), Mistake> {
-        self.rest(config, &["virtual_hosts"], "route_config");
+        let own = ["virtual_hosts", "internal_only_headers", "most_specific_header_mutations_wins"];
+        self.rest(config, &[&own[..], &CHANGES].concat(), "route_config");
         let mut known = HashSet::new();
         for host in config.items_at("virtual_hosts") {
-            self.rest(
-                host,
-                &[
-                    "domains",
-                    "routes",
-                    "request_headers_to_add",
-                    "request_headers_to_remove",
-                    "response_headers_to_add",
-                    "response_headers_to_remove",
-                    "require_tls",
-                ],
-                "virtual_host",
-            );
-            let name = host.text_at("name").unwrap_or("host");
-            let Some(hosts) = self.domains(host, &mut known) else { continue };
-            let mut rules = Vec::new();
-            if let Some(mode) = host.text_at("require_tls").filter(|mode| *mode != "NONE") {
-                self.note(
-                    host,
-                    &format!("require_tls: {mode}"),
-                    "a redirect is a route",
-                    "[route.redirect] scheme = \"https\"",
-                );
-            }
-            for node in host.items_at("routes") {
-                if let Some(mut route) = self.route(node, host)? {
-                    route.hosts.clone_from(&hosts);
-                    let text = format!("match {}", match_text(node));
-                    rules.push(Rule { route, place: node.place.clone(), text });
-                }
-            }
-            for mut route in first_match(rules) {
-                route.listeners = vec![listener.to_owned()];
-                let end = match &route.path {
-                    PathMatch::Any => String::new(),
-                    PathMatch::Exact(path)
-                    | PathMatch::Segments(path)
-                    | PathMatch::Prefix(path)
-                    | PathMatch::Regex(path) => {
-                        format!("-{path}")
-                    }
-                };
-                route.name = self.route_names.unique(&format!("{name}{end}"));
-                self.config.routes.push(route);
-            }
-            // Both respond with 404 if no route of a host matches; here, other hosts need a route for that.
-            if hosts.is_empty() {
-                self.rest_of_all(name, listener);
-            }
+            self.virtual_host(host, config, &mut known, listener)?;
         }
         let is_for_all = |host: &Node| host.items_at("domains").iter().any(|one| without_port(one.text()) == "*");
         if !config.items_at("virtual_hosts").iter().any(is_for_all) {
             self.rest_of_all("other", listener);
+        }
+        Ok(())
+    }
+
+    /// `known`: the hosts of those before.
+    fn virtual_host(
+        &mut self,
+        host: &'n Node,
+        config: &'n Node,
+        known: &mut HashSet<String>,
+        listener: &str,
+    ) -> Result<(), Mistake> {
+        self.rest(host, &[&["domains", "routes", "require_tls"][..], &CHANGES].concat(), "virtual_host");
+        let name = host.text_at("name").unwrap_or("host");
+        let Some(hosts) = self.domains(host, known) else { return Ok(()) };
+        let mut rules = Vec::new();
+        if let Some(mode) = host.text_at("require_tls").filter(|mode| *mode != "NONE") {
+            self.note(
+                host,
+                &format!("require_tls: {mode}"),
+                "a redirect is a route",
+                "[route.redirect] scheme = \"https\"",
+            );
+        }
+        for node in host.items_at("routes") {
+            if let Some(mut route) = self.route([node, host, config])? {
+                route.hosts.clone_from(&hosts);
+                let text = format!("match {}", match_text(node));
+                rules.push(Rule { route, place: node.place.clone(), text });
+            }
+        }
+        for mut route in first_match(rules) {
+            route.listeners = vec![listener.to_owned()];
+            let end = match &route.path {
+                PathMatch::Any => String::new(),
+                PathMatch::Exact(path)
+                | PathMatch::Segments(path)
+                | PathMatch::Prefix(path)
+                | PathMatch::Regex(path) => {
+                    format!("-{path}")
+                }
+            };
+            route.name = self.route_names.unique(&format!("{name}{end}"));
+            self.config.routes.push(route);
+        }
+        // Both respond with 404 if no route of a host matches; here, other hosts need a route for that.
+        if hosts.is_empty() {
+            self.rest_of_all(name, listener);
         }
         Ok(())
     }
@@ -126,21 +134,12 @@ impl<'n> Importer<'n> {
     }
 
     /// A route; `None`: it cannot be said, which is noted.
-    fn route(&mut self, node: &'n Node, host: &'n Node) -> Result<Option<Route>, Mistake> {
-        let handled = [
-            "match",
-            "route",
-            "redirect",
-            "direct_response",
-            "request_headers_to_add",
-            "request_headers_to_remove",
-            "response_headers_to_add",
-            "response_headers_to_remove",
-        ];
-        self.rest(node, &handled, "route");
+    fn route(&mut self, levels: Levels<'n>) -> Result<Option<Route>, Mistake> {
+        let node = levels[0];
+        self.rest(node, &[&["match", "route", "redirect", "direct_response"][..], &CHANGES].concat(), "route");
         let Some(matched) = node.get("match") else { return Err(Mistake::new(&node.place, "a route needs a match")) };
         let mut notes = Vec::new();
-        let target = self.target(node, host, &mut notes)?;
+        let target = self.target(levels, &mut notes)?;
         let mut route = Route::new(String::new(), target);
         match conditions(matched, &mut route, &self.arrival) {
             Ok(true) => {}
@@ -156,9 +155,9 @@ impl<'n> Importer<'n> {
         if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
             route.more.set("domain", Value::text(&self.domain));
             self.action(action, &mut route)?;
-            self.headers(node, host, &mut route);
+            self.headers(levels, &mut route);
         } else {
-            self.own_response_headers(node, host, &mut route);
+            self.own_response_headers(levels, &mut route);
         }
         route.notes.append(&mut notes);
         Ok(Some(route))

@@ -1,6 +1,7 @@
 //! Where the requests of a route go: to an upstream, elsewhere by a redirect, or nowhere, for the gateway itself responds.
 
 use super::Importer;
+use super::route::Levels;
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Mistake, Note};
 use crate::toml::Value;
@@ -13,12 +14,13 @@ const BODY_BYTES_MAX: usize = 4096;
 const BODY_TYPE: &str = "text/plain";
 
 impl<'n> Importer<'n> {
-    pub(super) fn target(&mut self, node: &'n Node, host: &'n Node, notes: &mut Vec<Note>) -> Result<Target, Mistake> {
+    pub(super) fn target(&mut self, levels: Levels<'n>, notes: &mut Vec<Note>) -> Result<Target, Mistake> {
+        let node = levels[0];
         if let Some(redirect) = node.get("redirect") {
             return self.redirect(redirect, notes);
         }
         if let Some(response) = node.get("direct_response") {
-            return self.direct_response(response, [node, host], notes);
+            return self.direct_response(response, levels, notes);
         }
         let Some(action) = node.get("route") else {
             return Err(Mistake::new(&node.place, "a route needs one of route, redirect and direct_response"));
@@ -46,11 +48,11 @@ impl<'n> Importer<'n> {
         }
     }
 
-    /// A response of the gateway. `levels`: the route and its virtual host, whose headers may say the type of the body.
+    /// A response of the gateway. The headers of a level may say the type of the body.
     fn direct_response(
         &mut self,
         response: &'n Node,
-        levels: [&'n Node; 2],
+        levels: Levels<'n>,
         notes: &mut Vec<Note>,
     ) -> Result<Target, Mistake> {
         self.rest(response, &["status", "body"], "direct_response");

@@ -376,3 +376,59 @@ fn a_level_replaces_before_it_adds() {
     let at = |text: &str| found.toml.find(text).unwrap_or_else(|| panic!("{text}: {}", found.toml));
     assert!(at("{ name = \"x-a\", value = \"new\" }") < at("{ change = \"add\", name = \"x-a\", value = \"more\" }"));
 }
+
+/// A file whose `route_config` has these keys, and its virtual host and its only route have others.
+fn of_levels(keys: &str, of_host: &str, of_route: &str) -> Imported {
+    let host = format!(
+        r#"{{ name: all, domains: ["*"], {of_host}routes: [{{ match: {{ prefix: / }}, {of_route}route: {{ cluster: app }} }}] }}"#
+    );
+    let text = front("", EDGE, &host, "").replace("{ virtual_hosts:", &format!("{{ {keys}virtual_hosts:"));
+    let found = read(Format::Envoy, &text);
+    check(&found.toml);
+    found
+}
+
+#[test]
+fn the_changes_of_the_route_config_come_last_unless_the_most_specific_ones_win() {
+    let keys = |value: &str| {
+        format!(
+            "request_headers_to_remove: [x-{value}-gone], request_headers_to_add: [{{ header: {{ key: x-a, value: {value} }}, append: false }}], \
+             response_headers_to_add: [{{ header: {{ key: x-b, value: {value} }} }}], "
+        )
+    };
+    for (wins, order) in
+        [("", ["route", "host", "all"]), ("most_specific_header_mutations_wins: true, ", ["all", "host", "route"])]
+    {
+        let found = of_levels(&format!("{wins}{}", keys("all")), &keys("host"), &keys("route"));
+        assert_eq!(own_notes(&found), "");
+        let at = |text: String| found.toml.find(&text).unwrap_or_else(|| panic!("{text}: {}", found.toml));
+        for name in ["x-a", "x-b"] {
+            let line = |value: &str| at(format!("name = \"{name}\", value = \"{value}\""));
+            assert!(order.map(line).is_sorted(), "{name}: {}", found.toml);
+        }
+        assert!(order.map(|value| at(format!("\"x-{value}-gone\""))).is_sorted(), "{}", found.toml);
+    }
+}
+
+#[test]
+fn a_header_for_internal_clients_selects_no_route_and_goes_nowhere() {
+    let matched = |of_route: &str| of_levels("internal_only_headers: [X-Internal, x-envoy-internal], ", "", of_route);
+    let found = matched("");
+    let removed = "{ change = \"remove\", name = \"x-internal\" }";
+    assert!(request_headers(&found).contains(removed) && own_notes(&found).is_empty(), "{}", notes(&found));
+    let found = matched("request_headers_to_add: [{ header: { key: x-a, value: \"of-%REQ(x-internal)%\" } }], ");
+    assert!(request_headers(&found).contains("name = \"x-a\", value = \"of-\""), "{}", found.toml);
+    let text = front(
+        "",
+        EDGE,
+        &ALL.replace("prefix: / }", "prefix: /, headers: [{ name: x-internal, present_match: true }] }"),
+        "",
+    );
+    let conditional =
+        |keys: &str| read(Format::Envoy, &text.replace("{ virtual_hosts:", &format!("{{ {keys}virtual_hosts:")));
+    assert!(conditional("").toml.contains("upstream = \"app\""));
+    let found = conditional("internal_only_headers: [x-internal], ");
+    assert!(!found.toml.contains("upstream = \"app\"") && found.toml.contains("status = 404"), "{}", found.toml);
+    let found = of_levels("internal_only_headers: [x-forwarded-for], ", "", "");
+    assert!(own_notes(&found).contains("`internal_only_headers: x-forwarded-for`: Weir writes"), "{}", notes(&found));
+}
