@@ -251,7 +251,7 @@ section! {
         /// Name of the header.
         required name: Word;
         /// Value of the header, with variables as in Envoy: `%DOWNSTREAM_REMOTE_ADDRESS%`, `%ROUTE_NAME%`, `%REQ(x-name)%` (empty in
-        /// responses of upstreams). A header with an empty variable is not sent.
+        /// responses of upstreams). A change with an empty variable is not made.
         optional value: Text;
     }
 }
