@@ -19,17 +19,9 @@ const REASONS: &[(&[&str], &str, &str)] = &[
     ),
     (&["access_log"], "the whole process has one access log", "[telemetry.access_log]"),
     (
-        &[
-            "tracing",
-            "stats_sinks",
-            "stats_config",
-            "stat_prefix",
-            "generate_request_id",
-            "layered_runtime",
-            "overload_manager",
-        ],
+        &["tracing", "stats_sinks", "stats_config", "layered_runtime", "overload_manager"],
         "has no counterpart",
-        "[telemetry], listener.http.request_id",
+        "[telemetry]",
     ),
     (
         &["rate_limits", "rate_limit", "typed_per_filter_config"],
