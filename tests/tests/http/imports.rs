@@ -91,7 +91,7 @@ fn nginx_rewrites(port: u16) -> String {
 }
 
 #[test]
-fn nginx_and_weir_with_its_configuration_answer_alike() {
+fn nginx_and_weir_with_its_configuration_respond_alike() {
     let (one, two) = (origin("one"), origin("two"));
     let servers = |port: u16| nginx_config(port, &one.address.text(), &two.address.text()) + &nginx_rewrites(port);
     let nginx = Nginx::with_config(|port, folder| {
@@ -225,7 +225,7 @@ backend hosted
 }
 
 #[test]
-fn haproxy_and_weir_with_its_configuration_answer_alike() {
+fn haproxy_and_weir_with_its_configuration_respond_alike() {
     let (one, two) = (origin("one"), origin("two"));
     let config = |port: u16| haproxy_config(port, &one.address.text(), &two.address.text());
     let haproxy = Haproxy::start(&["-db"], |port, _| config(port));

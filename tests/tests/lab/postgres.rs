@@ -17,7 +17,8 @@ use super::{Bench, Origin, number, word};
 
 fn scenario(query: &str) -> String {
     format!(
-        "name = \"postgres-small\"\nprotocol = \"postgres\"\narrival = \"deterministic\"\nlate_limit = \"20s\"\nshards = 2\nconnections = 8\n\
+        "name = \"postgres-small\"\nprotocol = \"postgres\"\narrival = \"deterministic\"\nlate_limit = \"20s\"\n\
+         shards = 2\nconnections = 8\n\
          postgres.query = \"{query}\"\n[[phase]]\nrate = 500\nwarmup = \"200ms\"\nduration = \"1s\"\n"
     )
 }
