@@ -87,6 +87,8 @@ pub(super) struct Arrival {
     /// Trusted proxies in front.
     hops: u64,
     has_tls: bool,
+    /// `scheme_to_overwrite`: the scheme of all requests.
+    overwritten: Option<&'static str>,
     makes_id: bool,
     client_cert: ClientCert,
     /// `internal_only_headers`, in lower case: no client counts as internal.
@@ -101,7 +103,7 @@ impl Arrival {
 
     /// The scheme of all requests; `None`: a proxy in front may say another one.
     pub(super) fn fixed_scheme(&self) -> Option<&'static str> {
-        self.is_client_the_peer().then(|| self.scheme())
+        self.overwritten.or_else(|| self.is_client_the_peer().then(|| self.scheme()))
     }
 
     /// Envoy takes the peer of the connection for the client, as variables of Weir do.
@@ -194,7 +196,7 @@ impl Condition<'_> {
     /// Whether it holds for this text.
     ///
     /// # Errors
-    /// Its regex is none.
+    /// Its regex is not valid.
     fn holds(&self, text: &str) -> Result<bool, String> {
         let folded = |text: &str| if self.ignores_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let (own, value) = (folded(text), folded(self.value.unwrap_or_default()));
@@ -205,8 +207,8 @@ impl Condition<'_> {
             "contains" => own.contains(&value),
             "regex" => {
                 let regex = self.value.unwrap_or_default();
-                let whole =
-                    regex::Regex::new(&format!("^(?:{regex})$")).map_err(|_| format!("`{regex}` is no regex"))?;
+                let whole = regex::Regex::new(&format!("^(?:{regex})$"))
+                    .map_err(|_| format!("`{regex}` is not a valid regex"))?;
                 whole.is_match(text)
             }
             _ => true,
@@ -220,9 +222,15 @@ impl<'n> Importer<'n> {
     pub(super) fn arrival(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
         let hops = config.get("xff_num_trusted_hops").map_or(Ok(0), |node| node.number("xff_num_trusted_hops"))?;
         let is_edge = config.get("use_remote_address").is_some_and(Node::is_true);
+        // A TLS context without a certificate in a file is a mistake.
         let has_tls = listener.more.get("tls.cert_file").is_some();
+        let overwritten = match config.at("scheme_header_transformation.scheme_to_overwrite").map(Node::text) {
+            Some("https") => Some("https"),
+            Some("http") => Some("http"),
+            _ => None,
+        };
         let makes_id = config.get("generate_request_id").is_none_or(Node::is_true);
-        self.arrival = Arrival { is_edge, hops, has_tls, makes_id, ..Arrival::default() };
+        self.arrival = Arrival { is_edge, hops, has_tls, overwritten, makes_id, ..Arrival::default() };
         let replaces = self.client_cert(config, listener);
         self.internal_only_headers(config);
         // With use_remote_address, Envoy appends the address of the peer. Without it, the field stays as it came.
@@ -235,10 +243,10 @@ impl<'n> Importer<'n> {
         self.trusted_hops(config, listener);
         self.request_id(config, listener, replaces);
         let at = config.get("use_remote_address").unwrap_or(config);
-        if !is_edge {
+        if !is_edge && overwritten.is_none() {
             let why = "Envoy adds X-Forwarded-Proto to requests without it; here none is added";
             self.note(at, "use_remote_address", why, "listener.http.forwarded = \"append\"");
-        } else if !replaces {
+        } else if is_edge && !replaces {
             let why = "requests without X-Forwarded-Host get it, with their host";
             self.note(at, "use_remote_address", why, "change = \"remove\" of [[route.request_header]]");
         }
@@ -299,7 +307,9 @@ impl<'n> Importer<'n> {
         if keeps == replaces {
             let why = match keeps {
                 true => "a client's own X-Request-ID is replaced",
-                false => "a client's own X-Request-ID is kept, if it is valid; Envoy replaces it",
+                false => {
+                    "a client's own X-Request-ID is kept, if it is valid; Envoy replaces it, and Weir has no setting for this header alone"
+                }
             };
             self.note(at, "generate_request_id", why, "listener.http.forwarded");
         }

@@ -35,8 +35,12 @@ impl<'n> Importer<'n> {
             "forward_client_cert_details",
             "strip_any_host_port",
             "strip_matching_host_port",
+            "scheme_header_transformation",
         ];
         self.rest(config, &read, "http_connection_manager");
+        if let Some(scheme) = config.get("scheme_header_transformation") {
+            self.rest(scheme, &["scheme_to_overwrite"], "scheme_header_transformation");
+        }
         if let Some(options) = config.get("common_http_protocol_options") {
             self.rest(options, &["idle_timeout"], "common_http_protocol_options");
         }

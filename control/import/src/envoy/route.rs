@@ -46,15 +46,15 @@ impl<'n> Importer<'n> {
         let name = host.text_at("name").unwrap_or("host");
         let Some(hosts) = self.domains(host, known) else { return Ok(()) };
         let mut rules = Vec::new();
-        if let Some(mode) = host.text_at("require_tls").filter(|mode| *mode != "NONE") {
-            self.note(
-                host,
-                &format!("require_tls: {mode}"),
-                "a redirect is a route",
-                "[route.redirect] scheme = \"https\"",
-            );
+        let redirects = self.redirects_all(host);
+        if let Some(node) = redirects {
+            let keys = [("status", Value::Number(301)), ("scheme", Value::text("https"))];
+            let target = Target::Redirect(keys.map(|(key, value)| (key.to_owned(), value)).into());
+            let mut route = Route::new(String::new(), target);
+            route.hosts.clone_from(&hosts);
+            rules.push(Rule { route, place: node.place.clone(), text: "require_tls".to_owned() });
         }
-        for node in host.items_at("routes") {
+        for node in host.items_at("routes").iter().filter(|_| redirects.is_none()) {
             if let Some(mut route) = self.route([node, host, config])? {
                 route.hosts.clone_from(&hosts);
                 let text = format!("match {}", match_text(node));
@@ -80,6 +80,22 @@ impl<'n> Importer<'n> {
             self.rest_of_all(name, listener);
         }
         Ok(())
+    }
+
+    /// The key by which all requests of a virtual host get a redirect to HTTPS, if it does that.
+    fn redirects_all(&mut self, host: &'n Node) -> Option<&'n Node> {
+        let node = host.get("require_tls").filter(|node| node.text() != "NONE")?;
+        let (is_made, why, nearest) = match self.arrival.fixed_scheme() {
+            Some("https") => return None,
+            Some(_) => (true, "the Location has no port; Envoy keeps that of the Host", "[route.redirect] port"),
+            None => (
+                false,
+                "requests with another X-Forwarded-Proto than https, which Envoy redirects, are forwarded",
+                "[route.redirect] scheme = \"https\"",
+            ),
+        };
+        self.note(node, &format!("require_tls: {}", node.text()), why, nearest);
+        is_made.then_some(node)
     }
 
     /// A request that no route takes gets a 404, and does not go to the upstream of the listener.

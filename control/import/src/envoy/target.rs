@@ -117,7 +117,10 @@ impl<'n> Importer<'n> {
     /// The scheme, the host and the port of a redirect. A host may have its port behind it.
     fn address(&self, node: &Node, notes: &mut Vec<Note>) -> Result<Vec<(String, Value)>, Mistake> {
         let is_https = node.get("https_redirect").is_some_and(Node::is_true);
-        let mut scheme = node.text_at("scheme_redirect").or(is_https.then_some("https"));
+        let own = self.arrival.scheme();
+        let other = self.arrival.fixed_scheme().filter(|scheme| *scheme != own);
+        // Without it, a Location of Weir has the scheme of the connection.
+        let mut scheme = node.text_at("scheme_redirect").or(is_https.then_some("https")).or(other);
         let mut port = node.get("port_redirect").map(|port| port.number("port_redirect")).transpose()?;
         let host = node.text_at("host_redirect").map(|text| {
             let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
@@ -126,11 +129,14 @@ impl<'n> Importer<'n> {
         });
         match (scheme, host, port) {
             // With its own port, a host does not get that of the request.
-            (None, Some(_), None) => port = Some(if self.arrival.scheme() == "https" { 443 } else { 80 }),
+            (None, Some(_), None) => port = Some(if own == "https" { 443 } else { 80 }),
             // With a scheme, Weir leaves out the port of the request.
-            (Some(own), None, None) if self.arrival.fixed_scheme() == Some(own) && has_path(node) => scheme = None,
+            (Some(to), None, None) if self.arrival.fixed_scheme() == Some(to) && to == own && has_path(node) => {
+                scheme = None;
+            }
             (Some(_), None, None) => {
-                let key = if is_https { "https_redirect" } else { "scheme_redirect" };
+                let keys = ["https_redirect", "scheme_redirect"];
+                let key = keys.into_iter().find(|key| node.get(key).is_some()).unwrap_or("redirect");
                 let why = "the Location has no port; Envoy keeps a port of the Host that the scheme does not imply";
                 notes.push(Note::new(&node.place, key, why, "[route.redirect] port"));
             }

@@ -1,8 +1,9 @@
 //! Redirects: the scheme, the host, the port and the path of their Location.
 
-use weir_import::Imported;
+use weir_import::{Format, Imported};
 
-use super::{own_notes, routed_by};
+use super::{ALL, front, managed, own_notes, routed_by, with_clients};
+use crate::{check, mistake, read, table};
 
 /// A redirect of some requests.
 fn redirect_by(manager: &str, matched: &str, to: &str) -> Imported {
@@ -70,5 +71,72 @@ fn a_port_that_weir_leaves_out_and_a_scheme_that_it_does_not_know_are_noted() {
         }
         let kept = redirect_by(manager, "path: /x", "scheme_redirect: http, path_redirect: /y");
         assert!(kept.toml.contains("scheme = \"http\"") && own_notes(&kept).contains("has no port"), "{}", kept.toml);
+    }
+}
+
+#[test]
+fn a_scheme_that_envoy_overwrites_is_that_of_all_requests() {
+    let overwritten =
+        |manager: &str| format!("{manager}; scheme_header_transformation: {{ scheme_to_overwrite: https }}");
+    for manager in ["use_remote_address: true", "use_remote_address: false", "xff_num_trusted_hops: 1"] {
+        let found = managed(&overwritten(manager), "");
+        let domain = table(&found.toml, "domain", "web");
+        assert!(domain.contains("{ name = \"x-forwarded-proto\", value = \"https\" }"), "{manager}: {domain}");
+        let is_added = "Envoy adds X-Forwarded-Proto to requests without it";
+        assert!(!found.notes.iter().any(|note| note.to_string().contains(is_added)), "{manager}");
+        for (to, wanted) in [
+            ("path_redirect: /y", "status = 301, scheme = \"https\", path = \"/y\" }"),
+            ("host_redirect: a.example", "status = 301, scheme = \"https\", host = \"a.example\" }"),
+            ("scheme_redirect: http, port_redirect: 81", "status = 301, scheme = \"http\", port = 81 }"),
+        ] {
+            let found = redirect_by(&overwritten(manager), "path: /x", to);
+            assert!(found.toml.contains(wanted), "{manager} {to}: {}", found.toml);
+        }
+    }
+    let found = redirect_by(&overwritten("use_remote_address: true"), "path: /x", "path_redirect: /y");
+    assert!(own_notes(&found).contains("`redirect`: the Location has no port"), "{}", own_notes(&found));
+    let found = managed("scheme_header_transformation: { match_upstream: true }", "");
+    assert!(own_notes(&found).contains("`scheme_header_transformation.match_upstream`"), "{}", own_notes(&found));
+}
+
+#[test]
+fn a_virtual_host_that_requires_tls_redirects_all_requests_of_a_listener_without_it() {
+    let host = |mode: &str| ALL.replace("routes:", &format!("require_tls: {mode}, routes:"));
+    let found = |manager: &str, mode: &str| {
+        let found = read(Format::Envoy, &front("", manager, &host(mode), ""));
+        check(&found.toml);
+        found
+    };
+    for mode in ["ALL", "EXTERNAL_ONLY"] {
+        let edge = found("use_remote_address: true", mode);
+        let route = table(&edge.toml, "route", "all");
+        assert!(route.contains("redirect = { status = 301, scheme = \"https\" }"), "{route}");
+        assert!(!edge.toml.contains("upstream = \"app\""), "{}", edge.toml);
+        let noted = own_notes(&edge);
+        assert!(noted.contains(&format!("`require_tls: {mode}`: the Location has no port")), "{noted}");
+        // Requests of https go to the upstream, and so do all others.
+        let behind = found("use_remote_address: false", mode);
+        assert!(behind.toml.contains("upstream = \"app\"") && !behind.toml.contains("redirect = "), "{}", behind.toml);
+        let noted = own_notes(&behind);
+        assert!(noted.contains("which Envoy redirects, are forwarded"), "{noted}");
+    }
+    let none = found("use_remote_address: true", "NONE");
+    assert!(none.toml.contains("upstream = \"app\"") && own_notes(&none).is_empty(), "{}", own_notes(&none));
+    // All requests of a listener with TLS have it.
+    let text = with_clients("", false)
+        .replace("\n          route_config", "\n          use_remote_address: true\n          route_config")
+        .replace(ALL, &host("ALL"));
+    assert!(text.contains("require_tls: ALL"), "{text}");
+    let tls = read(Format::Envoy, &text);
+    assert!(tls.toml.contains("upstream = \"app\"") && own_notes(&tls).is_empty(), "{}", own_notes(&tls));
+    // A certificate in another place is a mistake, never a listener that says http.
+    let files =
+        "{ certificate_chain: { filename: /etc/tls/front.crt }, private_key: { filename: /etc/tls/front.key } }";
+    for text in [
+        text.replace("filename: /etc/tls/front.crt", "inline_string: pem"),
+        text.replace(&format!("tls_certificates: [{files}]"), "tls_certificate_sds_secret_configs: [{ name: front }]"),
+    ] {
+        let why = mistake(Format::Envoy, &text);
+        assert!(why.contains("the TLS context has no certificate in files"), "{why}");
     }
 }
