@@ -130,9 +130,14 @@ impl<'n> Importer<'n> {
                 continue;
             }
             if !known.insert(name.clone()) {
-                let why = "hosts have no port here, and an earlier virtual host has this one";
+                let why = "is left out: hosts have no port here, and an earlier virtual host has this one";
                 self.note(node, &directive, why, "a [[listener]] of its own");
                 continue;
+            }
+            let is_named = |one: &Node| one.text().eq_ignore_ascii_case(&name);
+            if name.len() < text.len() && !all.iter().any(is_named) {
+                let why = "hosts have no port here: requests with other ports and without one match too";
+                self.note(node, &directive, why, "a [[listener]] of its own");
             }
             // It stands beside others only with a host of its own.
             if name == "*" && all.len() == 1 {

@@ -359,13 +359,23 @@ fn hosts_have_no_ports_and_belong_to_the_first_virtual_host_that_names_them() {
     assert!(found.toml.contains("hosts = [\"a.example\", \"b.example\"]"), "{}", found.toml);
     assert!(found.toml.contains("hosts = [\"c.example\"]") && !found.toml.contains("/two"), "{}", found.toml);
     let notes = own_notes(&found);
-    for text in ["`domains: a.example:443`: hosts have no port here", "`domains: A.example`", "`virtual_host two`"] {
+    let left_out = "is left out: hosts have no port here";
+    let wider = "hosts have no port here: requests with other ports";
+    for text in [
+        &format!("`domains: a.example:443`: {left_out}"),
+        &format!("`domains: A.example`: {left_out}"),
+        "`virtual_host two`",
+        &format!("`domains: a.example:80`: {wider}"),
+        &format!("`domains: c.example:8080`: {wider}"),
+    ] {
         assert!(notes.contains(text), "{text}: {notes}");
     }
-    assert_eq!(notes.lines().count(), 3, "{notes}");
+    assert_eq!(notes.lines().count(), 5, "{notes}");
     // All hosts at any port are all hosts.
     let all = routed("{ match: { prefix: / }, route: { cluster: app } }").toml;
     let found = read(Format::Envoy, &front("", "use_remote_address: true", &ALL.replace("\"*\"", "\"*:8080\""), ""));
-    assert_eq!(found.toml, all);
+    let tables = |toml: &str| toml.split_once("\n[[listener]]\n").expect("a listener").1.to_owned();
+    assert_eq!(tables(&found.toml), tables(&all));
     assert!(!found.toml.contains("status = 404"), "{}", found.toml);
+    assert!(own_notes(&found).contains("`domains: *:8080`: hosts have no port here"), "{}", own_notes(&found));
 }
