@@ -57,7 +57,7 @@ fn assert_alike(theirs: &Address, ours: &Address, servers: &[Server]) {
 }
 
 #[test]
-fn twemproxy_and_weir_with_its_configuration_answer_alike() {
+fn twemproxy_and_weir_with_its_configuration_respond_alike() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start(Kind::Redis)).collect();
     let folder = tempfile::tempdir().expect("a folder");
     let (theirs, admin) = (port::free(), port::free().to_string());
@@ -170,7 +170,8 @@ fn shop_requests() -> Vec<(String, String)> {
     requests
 }
 
-/// Requests for the other virtual hosts: conditions on headers and on the query, and the order of routes.
+/// Replaced headers, and requests for the other virtual hosts: conditions on headers and on the query, the order of routes, hosts with
+/// a port, and a redirect to HTTPS.
 fn further_requests() -> Vec<(String, String)> {
     let mut requests = Vec::new();
     let mut push = |path: &str, fields: &str| requests.push((format!("GET {path}"), fields.to_owned()));
@@ -193,11 +194,26 @@ fn further_requests() -> Vec<(String, String)> {
     for path in ["/only", "/only/x", "/", "/healthz"] {
         push(path, "Host: b.example\r\n");
     }
+    for (path, fields) in [
+        ("/stamp", "X-Name: n\r\n"),
+        ("/stamp", "X-Name: n\r\nX-Tag: own\r\n"),
+        ("/copy", ""),
+        ("/copy", "X-Tag: own\r\n"),
+        ("/copy", "X-Name: n\r\nX-Tag: own\r\n"),
+        ("/kept", ""),
+    ] {
+        push(path, &format!("Host: a.example\r\n{fields}"));
+    }
+    for path in ["/", "/x?q=1"] {
+        push(path, "Host: port.example:8080\r\n");
+        push(path, "Host: tls.example\r\n");
+        push(path, "Host: tls.example\r\nX-Forwarded-Proto: https\r\n");
+    }
     requests
 }
 
 #[test]
-fn envoy_and_weir_with_its_configuration_answer_alike() {
+fn envoy_and_weir_with_its_configuration_respond_alike() {
     let origins = [&origin("one"), &origin("two")];
     let nowhere = port::free();
     let config = |port: u16| envoy_config(port, &origins, nowhere);
@@ -222,6 +238,9 @@ fn envoy_and_weir_with_its_configuration_answer_alike() {
         "`https_redirect`: the Location has no port",
         "`use_remote_address`: requests without X-Forwarded-Host",
         "`generate_request_id`: a client's own X-Request-ID is kept",
+        "`x-tag: kept`: OVERWRITE_IF_EXISTS depends on the value",
+        "`domains: port.example:8080`: hosts have no port here",
+        "`require_tls: ALL`: the Location has no port",
     ];
     let unknown: Vec<&str> =
         pair.imported.notes.lines().filter(|note| !known.iter().any(|known| note.contains(known))).collect();
@@ -286,13 +305,24 @@ fn assert_permitted(pair: &Pair) {
     // The request has no X-Name, which the value of X-Tag names.
     let [theirs, ours] = both("GET /tag", "a.example");
     assert!(theirs.1.ends_with(" tag=tagged-") && ours.1.ends_with(" tag="), "{} {}", theirs.1, ours.1);
+    // The client's own does not stand in place of the value, which the request does not complete or Weir does not know.
+    for (path, of_envoy, own) in [("/stamp", " tag=id-, more", " tag=more"), ("/kept", " tag=kept", " tag=")] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nX-Tag: own\r\nConnection: close\r\n\r\n");
+        let [theirs, ours] = pair.both(&request).map(|response| response.content());
+        assert!(theirs.ends_with(of_envoy) && ours.ends_with(own), "{theirs} {ours}");
+    }
+    // A note says that this host has no port.
+    let [theirs, ours] = both("GET /", "port.example");
+    assert_eq!((theirs.0, ours.0), (404, 200));
     // Nothing listens there.
     let [theirs, ours] = both("GET /nowhere", "a.example");
     assert_eq!((theirs.0, ours.0), (503, 502));
     // A note says of these redirects that they leave out the port.
-    let secure = "GET /secure HTTP/1.1\r\nHost: a.example:8080\r\nConnection: close\r\n\r\n";
-    let locations = pair.both(secure).map(|response| response.field("location").unwrap_or_default());
-    assert_eq!(locations, ["https://a.example:8080/secure", "https://a.example/secure"]);
+    for host in ["a.example", "tls.example"] {
+        let secure = format!("GET /secure HTTP/1.1\r\nHost: {host}:8080\r\nConnection: close\r\n\r\n");
+        let locations = pair.both(&secure).map(|response| response.field("location").unwrap_or_default());
+        assert_eq!(locations, [format!("https://{host}:8080/secure"), format!("https://{host}/secure")]);
+    }
     // A note says of ids that a client keeps its own.
     let own_id = "GET / HTTP/1.1\r\nHost: a.example\r\nX-Request-ID: own\r\nConnection: close\r\n\r\n";
     let [theirs, ours] = pair.both(own_id).map(|response| response.content());
