@@ -83,7 +83,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Makes the changes. A value with an empty variable is not sent.
+    /// Makes the changes. A change whose value has an empty variable is not made: a header of that name stays.
     pub(crate) fn change(&self, fields: &mut Fields, changes: &[FieldChange]) {
         for change in changes {
             let (name, template, replaces) = match change {

@@ -56,7 +56,7 @@ impl<'c> Importer<'c> {
                 ("x-forwarded-for", "$remote_addr") => self.forwarded("replace", of, site, notes),
                 ("x-request-id", "$request_id") => self.listener_key(site, "http.request_id", Value::Flag(true)),
                 (_, value) => match request_change(name, value, site) {
-                    Ok(one) => changes.push(one),
+                    Ok(all) => changes.extend(all),
                     Err(why) => notes.push(Note::new(&of.place, of.text(), why, "[[route.request_header]]")),
                 },
             }
@@ -142,13 +142,15 @@ impl<'c> Importer<'c> {
     }
 }
 
-/// The change that `proxy_set_header` makes: an empty value takes the header away.
-fn request_change(name: &str, value: &str, site: &Site<'_>) -> Result<Value, String> {
+/// The changes that `proxy_set_header` makes. An empty value removes the header. So a value with a header of the request does so first:
+/// Weir makes no change with an empty variable, and the client's own header would pass.
+fn request_change(name: &str, value: &str, site: &Site<'_>) -> Result<Vec<Value>, String> {
     if value.is_empty() {
-        return field::change("remove", name, None);
+        return Ok(vec![field::change("remove", name, None)?]);
     }
-    let value = translated(value, site).ok_or("its value has a variable that Weir does not know")?;
-    field::change("set", name, Some(value))
+    let text = translated(value, site).ok_or("its value has a variable that Weir does not know")?;
+    let removal = if text.contains("%REQ(") { Some(field::change("remove", name, None)?) } else { None };
+    Ok(removal.into_iter().chain([field::change("set", name, Some(text))?]).collect())
 }
 
 /// A value with Weir's variables in place of nginx's; `None`: one of them is not known.
