@@ -184,7 +184,8 @@ section! {
         /// Time after which an idle connection is closed. If absent, Redis connections stay open, because connection pools treat a
         /// close as an error. TCP and TLS listeners use 10 min, HTTP listeners `keep_alive_timeout`, AI listeners 75 s.
         optional idle_timeout: Period => Period::millis(100)..=Period::secs(30 * 86_400);
-        /// Maximum silence on a connection after one side has closed its sending direction. Then the connection is closed.
+        /// Maximum silence on a connection after one side has closed its sending direction. Then the connection is closed. For Redis, TCP
+        /// and TLS, and for HTTP with `half_close`.
         default half_close_timeout: Period = Period(listening::HALF_CLOSE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// Share of the access log lines of this listener that are written. If absent, `telemetry.access_log.sample`.
         optional access_log_sample: Ratio;

@@ -29,7 +29,7 @@ section! {
     pub(crate) struct ListenerMongodbSection {
         /// How clients prove their identity: `scram` (SCRAM-SHA-256 or SCRAM-SHA-1), `x509` (a client certificate; needs
         /// `client_auth` in `[listener.tls]`), `plain` (a password in clear text; needs `[listener.tls]`), `passthrough` (SCRAM
-        /// that the server checks; each user has separate server connections), or `none` (no authentication).
+        /// that the server checks; each client has a server connection of its own), or `none` (no authentication).
         default auth: Auth = Auth::Scram;
         /// Permit `auth = "none"` at an address that is not a loopback address or a Unix socket.
         default allow_none: bool = false;
@@ -50,7 +50,8 @@ section! {
         /// Compressors that clients may use: `zstd`, `snappy`, `zlib`. A request is forwarded as it came if its server has the
         /// compressor (`compressors` of `[upstream.mongodb]`), and plain otherwise. If absent, none.
         optional compressors: Vec<At<Compressor>>;
-        /// Maximum time from the accepted connection to the end of the login.
+        /// Maximum time from the accepted connection to the first hello, and again from the first message of a login to its end. A
+        /// client that has said hello and does not log in has no such limit, as the monitors of drivers.
         default client_login_timeout: Period = Period(mongodb::CLIENT_LOGIN_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// Maximum time from the first byte of a message to its last byte. Progress does not extend it.
         default message_timeout: Period = Period(mongodb::MESSAGE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
@@ -63,7 +64,8 @@ section! {
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=IDLE_MAX;
         /// Maximum size of a request that Weir holds until it is complete. Weir forwards a larger request while it still arrives.
         default held_bytes_max: ByteSize = ByteSize::new(mongodb::HELD_BYTES_MAX as u64) => ByteSize::kib(64)..=ByteSize::new(48_000_000);
-        /// Maximum number of open cursors of one user, over all connections.
+        /// Maximum number of open cursors of one user, over all connections. At this number a command that may open another one gets
+        /// the error 462. With `auth = "none"` all clients are one user.
         default cursors_max: u32 = PinLimits::SHARED.cursors_max as u32 => 1..=COUNT_MAX;
         /// Maximum number of open transactions of one user, over all connections.
         default transactions_max: u32 = PinLimits::SHARED.transactions_max as u32 => 1..=COUNT_MAX;
