@@ -80,6 +80,15 @@ pub(crate) fn may_open_cursor(command: &Command<'_>, class: Class) -> bool {
     class != Class::Write && matches!(command.name, b"find" | b"aggregate" | b"listCollections" | b"listIndexes")
 }
 
+/// Whether a find closes its cursor itself, as `findOne` of a driver does.
+#[cold]
+pub(crate) fn is_single_batch(command: &Command<'_>) -> bool {
+    let value = |name: &[u8]| command.body.get(name).ok().flatten();
+    command.name == b"find"
+        && (value(b"singleBatch").is_some_and(Value::is_true)
+            || value(b"limit").and_then(Value::as_integer).is_some_and(|limit| limit < 0))
+}
+
 /// Whether a command may end a transaction of its session without being a part of it: a write with a number does so.
 pub(crate) fn concerns_transaction(command: &Command<'_>) -> bool {
     command.txn_number.is_some() || matches!(command.name, b"commitTransaction" | b"abortTransaction")

@@ -43,7 +43,9 @@ use crate::monitor::Awaited;
 use crate::pins::{Cleanup, CursorKey, CursorPlace, PinLimits, Pins, ServerId, SessionKey};
 use crate::refusal::Refusal;
 use crate::request::{Asker, Form, Request};
-use crate::route::{ReadMode, Want, Way, concerns_pins, concerns_transaction, ended, may_open_cursor, way};
+use crate::route::{
+    ReadMode, Want, Way, concerns_pins, concerns_transaction, ended, is_single_batch, may_open_cursor, way,
+};
 use crate::users::Owner;
 
 /// Code of a server for a cursor that it does not have.
@@ -233,7 +235,7 @@ impl Session {
             (Class::Transaction, _) | (_, Some(_)) => Repeat::Write,
             _ => Repeat::Never,
         };
-        if may_open_cursor(command, class) && !self.has_room_for_cursor(io) {
+        if may_open_cursor(command, class) && !self.has_room_for_cursor(io) && !is_single_batch(command) {
             return self.refuse(request, &Refusal::overloaded("mongodb_cursors"), out);
         }
         let mut exchange = Exchange::new(request, command, may_repeat);

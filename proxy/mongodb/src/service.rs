@@ -151,10 +151,10 @@ impl Service {
     }
 
     /// The listener may have left servers of this upstream: the cursors and transactions of its clients there are given back. Call it again
-    /// behind each exchange at that upstream.
+    /// behind each exchange at that upstream. Clients with logins of their own at the server stay there, so their pins stay too.
     pub(crate) fn leave(&self, before: &Rc<MongodbUpstream>) {
         let left = before.left_for(&self.upstream());
-        if left.is_empty() {
+        if left.is_empty() || self.settings().auth == Auth::Passthrough {
             return;
         }
         self.shared.leave_servers(&left);

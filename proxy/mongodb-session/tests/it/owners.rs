@@ -170,6 +170,15 @@ fn m9_commands_in_another_case_reach_no_server() {
 }
 
 /// All connections of an owner have one bound, behind either face.
+/// A find as `findOne` of a driver sends it.
+fn find_one(writer: &mut Writer<'_>) {
+    writer.string("find", "notes");
+    writer.int32("limit", 1);
+    writer.bool("singleBatch", true);
+    writer.document("lsid", |lsid| lsid.binary("id", 4, &HERS));
+    writer.string("$db", "test");
+}
+
 #[test]
 fn m9_an_owner_at_its_bound_of_cursors_gets_an_overload_and_another_one_nothing() {
     for is_balanced in [false, true] {
@@ -186,6 +195,7 @@ fn m9_an_owner_at_its_bound_of_cursors_gets_an_overload_and_another_one_nothing(
         for name in ["count", "insert"] {
             assert!(run(&mut ann, &shell, None, command(name, HERS)).is_ok(), "{name} opens none");
         }
+        assert!(run(&mut ann, &shell, None, find_one).is_ok(), "its cursor ends with its batch");
         assert!(run(&mut ben, &shell, Some(77), command("find", HIS)).is_ok());
         assert!(run(&mut ben, &shell, Some(77), command("getMore", HIS)).is_ok());
         // Each of hers goes on, and its end makes room.
