@@ -19,6 +19,7 @@
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
 //! | `datagram` | a UDP socket of one worker |
 //! | `chunk` | received bytes, in a warm buffer |
+//! | `account` | the account that an output charges for its memory |
 //! | `reader` / `output` / `stream` | a connection: receive a chunk, append to the output |
 //! | `before_send` | work that precedes the next bytes which leave a worker |
 //! | `flush` | the sends of all outputs at the end of a turn |
@@ -34,6 +35,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod accept;
+mod account;
 mod alarm;
 pub mod attempt;
 mod batch;
@@ -64,6 +66,7 @@ mod traffic;
 pub mod wheel;
 pub mod worker;
 
+pub use account::Account;
 pub use before_send::before_send;
 pub use blocking::run_blocking;
 pub use chunk::Chunk;
@@ -71,9 +74,10 @@ pub use coalesce::{ClientWait, note_reply_time};
 pub use compio_executor::JoinHandle;
 pub use driver::Driver;
 pub use mailbox::{Inbox, Mailbox, mailbox, wake_elsewhere};
-pub use output::{Account, Output, Watermarks};
+pub use output::Output;
 pub use reader::{PeerWatch, Reader};
 pub use recycled::{Recycled, RecycledBox, recycled};
+pub use settings::Watermarks;
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use tasks::spawn;
 pub use timers::{sleep, timeout};

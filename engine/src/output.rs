@@ -13,13 +13,14 @@ use std::{
 };
 
 use compio_executor::JoinHandle;
-use weir_base::permit::BytesPermit;
 
 use crate::{
+    account::Account,
     batch::{Batch, OutgoingBatch},
     before_send,
     chunk::{CHUNK_BYTES, SEGMENT_BYTES, give_output, take_output, take_segment},
     flush,
+    settings::Watermarks,
     socket::DataSocket,
     stream::{TlsLink, write_loop},
     traffic::Tally,
@@ -32,29 +33,6 @@ const CHARGED_BYTES_MIN: usize = CHUNK_BYTES;
 /// How often it is looked whether an output is empty: at first, and later.
 const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(50);
-
-/// When the other side of an exchange stops being read, in bytes of this output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watermarks {
-    /// At or above this many bytes the output is congested.
-    pub high: usize,
-    /// Below this many bytes it is no longer.
-    pub low: usize,
-}
-
-/// An account for the memory of outputs. See [`Output::charge_to`].
-pub trait Account {
-    /// An output has charged `before` bytes, and holds `now` bytes. False: the budget has no room for them, and nothing changes.
-    fn charge(&self, before: usize, now: usize) -> bool;
-}
-
-impl Account for RefCell<BytesPermit> {
-    fn charge(&self, before: usize, now: usize) -> bool {
-        let mut permit = self.borrow_mut();
-        let bytes = permit.bytes() - before as u64 + now as u64;
-        permit.resize(bytes)
-    }
-}
 
 /// The way to the peer.
 type Way = (Rc<DataSocket>, Rc<TlsLink>);

@@ -176,7 +176,7 @@ impl PeerWatch {
         self.0.poll_broken(context)
     }
 
-    /// As [`PeerWatch::poll_ended`], asked of the kernel: the worker may not have heard of the end yet. For the last moment in front of an act
+    /// As [`PeerWatch::poll_ended`], by a call of the kernel: the worker may not know of the end yet. For the last moment in front of an act
     /// that a peer which has left must not cause.
     pub fn has_ended_now(&self) -> bool {
         self.0.has_ended_now()

@@ -368,6 +368,15 @@ fn is_host_name(name: &str) -> bool {
     labels_fit && !last.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// When the other side of an exchange stops being read, in bytes of this output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// At or above this many bytes the output is congested.
+    pub high: usize,
+    /// Below this many bytes it is no longer.
+    pub low: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

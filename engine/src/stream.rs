@@ -14,8 +14,9 @@ use socket2::Socket;
 
 use crate::{
     batch::OutgoingBatch,
-    output::{Output, Watermarks},
+    output::Output,
     reader::Reader,
+    settings::Watermarks,
     socket::DataSocket,
     tls::{PeerIdentity, TlsRole, TlsSession},
     traffic::Traffic,

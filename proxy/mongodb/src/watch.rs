@@ -153,7 +153,7 @@ impl ServerWatch {
         Look { doubts: self.doubts.load(SeqCst), is_fresh: false }
     }
 
-    /// A look is over; `None`: the server gave no reply. True: it is another server now, and connections to the one before serve nobody.
+    /// A look is over; `None`: the server gave no reply. True: it is another server now, and connections to the one before serve no client.
     pub(crate) fn note(&self, look: Look, hello: Option<ServerHello>, now: Time) -> bool {
         let mut standing = lock(&self.standing);
         let (was_reachable, mut is_new) = (standing.is_reachable, false);

@@ -34,7 +34,7 @@ struct Form {
     checks: Checks,
     /// Checks of all drivers, at least.
     least: usize,
-    /// Of the URL.
+    /// Options in the URL.
     options: &'static str,
     /// Lines of the listener and of the upstream.
     listener: &'static str,

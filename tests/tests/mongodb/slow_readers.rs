@@ -101,7 +101,7 @@ fn m12_a_thousand_slow_readers_of_16_mib_stay_within_the_byte_budget() {
     waits.sort_unstable();
     let usual = waits[waits.len() / 2];
     assert!(usual < Duration::from_secs(1), "another client waited {waits:?}");
-    // Nobody was disconnected, and one that reads at last has all of it.
+    // No client was disconnected, and one that reads at last has all of it.
     assert_eq!(gateway.metric("weir_connections_open"), (CLIENTS + 1) as f64);
     assert_eq!(gateway.metric("weir_defensive_closes_total"), 0.0, "{}", gateway.log());
     let reply = readers[0].reply().expect("a whole reply");

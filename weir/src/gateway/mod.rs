@@ -190,25 +190,22 @@ impl Gateway {
         let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
         let spend = budgets(&snapshot, inheritance, count, trusts_clock)?;
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
-        let bytes = Budget::new(snapshot.limits.buffered_bytes);
-        let table = ConnectionTable::new(count);
+        let (bytes, table) = (Budget::new(snapshot.limits.buffered_bytes), ConnectionTable::new(count));
         table.number_from(inheritance.first_connection_id.max(1));
         let (mailboxes, inboxes) = mailboxes(count);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
         let relay = UpgradeRelay::new(inheritance.restart_epoch);
-        let protocols = ProcessProtocols::new(&snapshot, relay.clone(), spend.clone());
-        let mongodb = protocols.mongodb();
         let shared = WorkersShare {
             registry: registry.clone(),
             bytes: bytes.clone(),
             table: table.clone(),
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
-            protocols,
+            protocols: ProcessProtocols::new(&snapshot, relay.clone(), spend.clone()),
             orders: Orders::default(),
         };
-        let orders = shared.orders.clone();
+        let (orders, mongodb) = (shared.orders.clone(), shared.protocols.mongodb());
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
         let gateway = Arc::new(Self {
             plan: ArcSwap::new(plan),

@@ -10,7 +10,7 @@ use crate::support::{
     until,
 };
 
-/// Its client cannot be told, and a later write must not overtake one that was left out.
+/// Its client gets no reply, and a later write must not overtake one that was left out.
 #[test]
 fn m14_a_write_without_a_reply_that_gets_no_server_ends_its_connection() {
     let server = Server::standalone(|seen| if seen.name == "find" { Act::Silence } else { Act::ok() });

@@ -16,7 +16,7 @@ fn names(key: &Key) -> [&[u8]; 2] {
     [NAMES[usize::from(key.0)], NAMES[usize::from(key.1)]]
 }
 
-/// A pause, or a pool that has become smaller, is no reason to hurry: nobody waits.
+/// A pause, or a pool that has become smaller, is no reason to hurry: no client waits.
 #[test]
 fn signals_tell_those_that_wait_from_other_reasons_for_a_look() {
     let mut account = Account::<Waiter>::new(true);
