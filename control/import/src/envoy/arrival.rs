@@ -89,6 +89,10 @@ pub(super) struct Arrival {
     has_tls: bool,
     /// `scheme_to_overwrite`: the scheme of all requests.
     overwritten: Option<&'static str>,
+    /// `forward_proto_config`: the scheme depends on the port of the connection, also on one that a proxy in front reports.
+    is_scheme_of_port: bool,
+    /// `internal_address_config`: Envoy counts some clients as internal.
+    pub(super) has_internal: bool,
     makes_id: bool,
     client_cert: ClientCert,
     /// `internal_only_headers`, in lower case: no client counts as internal.
@@ -101,9 +105,10 @@ impl Arrival {
         if self.has_tls { "https" } else { "http" }
     }
 
-    /// The scheme of all requests; `None`: a proxy in front may say another one.
+    /// The scheme of all requests; `None`: a proxy in front may say another one, or a port decides.
     pub(super) fn fixed_scheme(&self) -> Option<&'static str> {
-        self.overwritten.or_else(|| self.is_client_the_peer().then(|| self.scheme()))
+        let is_known = self.is_client_the_peer() && !self.is_scheme_of_port;
+        self.overwritten.or_else(|| is_known.then(|| self.scheme()))
     }
 
     /// Envoy takes the peer of the connection for the client, as variables of Weir do.
@@ -120,6 +125,7 @@ impl Arrival {
         match name {
             PROTO => match self.fixed_scheme() {
                 Some(scheme) => Seen::Text(scheme),
+                None if self.is_scheme_of_port => Seen::Unknown,
                 None => Seen::SentOr(self.scheme()),
             },
             CLIENT_CERT => match self.client_cert {
@@ -129,6 +135,8 @@ impl Arrival {
                 ClientCert::Written { is_always } => Seen::Written { is_always },
             },
             "x-forwarded-for" if self.is_edge => Seen::Written { is_always: true },
+            // Envoy makes another id instead, and Weir makes none.
+            "x-request-id" if self.makes_id && self.is_internal_only(name) => Seen::Unknown,
             "x-request-id" if self.makes_id => Seen::Written { is_always: true },
             EXTERNAL_ADDRESS if self.is_client_the_peer() => Seen::Peer,
             EXTERNAL_ADDRESS if self.is_edge => Seen::Unknown,
@@ -163,7 +171,12 @@ impl Arrival {
     /// The changes of headers in every request.
     fn changes(&self) -> Vec<Value> {
         let mut changes = Vec::new();
-        changes.extend(self.fixed_scheme().map(|scheme| ("set", PROTO, Some(scheme))));
+        match self.fixed_scheme() {
+            Some(scheme) => changes.push(("set", PROTO, Some(scheme))),
+            // Envoy replaces that of a client.
+            None if self.is_client_the_peer() => changes.push(("remove", PROTO, None)),
+            None => {}
+        }
         if self.client_cert == ClientCert::Removed {
             changes.push(("remove", CLIENT_CERT, None));
         }
@@ -230,7 +243,10 @@ impl<'n> Importer<'n> {
             _ => None,
         };
         let makes_id = config.get("generate_request_id").is_none_or(Node::is_true);
-        self.arrival = Arrival { is_edge, hops, has_tls, overwritten, makes_id, ..Arrival::default() };
+        let is_scheme_of_port = overwritten.is_none() && config.get("forward_proto_config").is_some();
+        let has_internal = config.get("internal_address_config").is_some();
+        let own = Arrival { is_edge, hops, has_tls, overwritten, makes_id, ..Arrival::default() };
+        self.arrival = Arrival { is_scheme_of_port, has_internal, ..own };
         let replaces = self.client_cert(config, listener);
         self.internal_only_headers(config);
         // With use_remote_address, Envoy appends the address of the peer. Without it, the field stays as it came.
@@ -260,9 +276,13 @@ impl<'n> Importer<'n> {
             let name = node.text().to_ascii_lowercase();
             match self.arrival.seen(&name) {
                 Seen::Sent => self.arrival.internal_only.push(name),
+                // A listener of Weir that makes no ids forwards that of the client.
+                Seen::Written { .. } if name == "x-request-id" && !self.arrival.is_edge => {
+                    self.arrival.internal_only.push(name);
+                }
                 Seen::Absent => {}
                 _ => {
-                    let why = "Weir writes this header itself, and does not remove the client's own";
+                    let why = "Weir does not remove the client's own";
                     self.note(node, &format!("internal_only_headers: {name}"), why, "listener.http.forwarded");
                 }
             }

@@ -40,6 +40,10 @@ impl<'n> Importer<'n> {
         self.rest(config, &read, "http_connection_manager");
         if let Some(scheme) = config.get("scheme_header_transformation") {
             self.rest(scheme, &["scheme_to_overwrite"], "scheme_header_transformation");
+            if let Some(node) = scheme.get("scheme_to_overwrite") {
+                let why = "`:scheme` of HTTP/2 upstreams stays that of their connection";
+                self.note(node, "scheme_to_overwrite", why, "");
+            }
         }
         if let Some(options) = config.get("common_http_protocol_options") {
             self.rest(options, &["idle_timeout"], "common_http_protocol_options");

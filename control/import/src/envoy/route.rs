@@ -85,13 +85,19 @@ impl<'n> Importer<'n> {
     /// The key by which all requests of a virtual host get a redirect to HTTPS, if it does that.
     fn redirects_all(&mut self, host: &'n Node) -> Option<&'n Node> {
         let node = host.get("require_tls").filter(|node| node.text() != "NONE")?;
+        let has_external = node.text() == "EXTERNAL_ONLY" && self.arrival.has_internal;
         let (is_made, why, nearest) = match self.arrival.fixed_scheme() {
             Some("https") => return None,
+            Some(_) if has_external => (
+                true,
+                "the Location has no port, and Envoy keeps that of the Host; also internal clients get the redirect",
+                "[route.redirect] port",
+            ),
             Some(_) => (true, "the Location has no port; Envoy keeps that of the Host", "[route.redirect] port"),
             None => (
                 false,
-                "requests with another X-Forwarded-Proto than https, which Envoy redirects, are forwarded",
-                "[route.redirect] scheme = \"https\"",
+                "requests whose X-Forwarded-Proto is not https, also by default, are forwarded; Envoy redirects them",
+                "a [[route]] with a [[route.header]] on x-forwarded-proto",
             ),
         };
         self.note(node, &format!("require_tls: {}", node.text()), why, nearest);
@@ -136,7 +142,10 @@ impl<'n> Importer<'n> {
             }
             let is_named = |one: &Node| one.text().eq_ignore_ascii_case(&name);
             if name.len() < text.len() && !all.iter().any(is_named) {
-                let why = "hosts have no port here: requests with other ports and without one match too";
+                let why = match text.ends_with(":*") {
+                    true => "hosts have no port here: requests without a port match too",
+                    false => "hosts have no port here: requests with other ports and without one match too",
+                };
                 self.note(node, &directive, why, "a [[listener]] of its own");
             }
             // It stands beside others only with a host of its own.

@@ -352,12 +352,16 @@ fn hosts_have_no_ports_and_belong_to_the_first_virtual_host_that_names_them() {
     let hosts = [
         host("one", "\"a.example:80\", \"b.example\", \"b.example:*\"", "/one"),
         host("two", "\"a.example:443\"", "/two"),
-        host("three", "\"A.example\", \"c.example:8080\"", "/three"),
+        host("three", "\"A.example\", \"c.example:8080\", \"d.example:*\"", "/three"),
     ];
     let found = read(Format::Envoy, &front("", "use_remote_address: true", &hosts.join(", "), ""));
     check(&found.toml);
     assert!(found.toml.contains("hosts = [\"a.example\", \"b.example\"]"), "{}", found.toml);
-    assert!(found.toml.contains("hosts = [\"c.example\"]") && !found.toml.contains("/two"), "{}", found.toml);
+    assert!(
+        found.toml.contains("hosts = [\"c.example\", \"d.example\"]") && !found.toml.contains("/two"),
+        "{}",
+        found.toml
+    );
     let notes = own_notes(&found);
     let left_out = "is left out: hosts have no port here";
     let wider = "hosts have no port here: requests with other ports";
@@ -367,10 +371,11 @@ fn hosts_have_no_ports_and_belong_to_the_first_virtual_host_that_names_them() {
         "`virtual_host two`",
         &format!("`domains: a.example:80`: {wider}"),
         &format!("`domains: c.example:8080`: {wider}"),
+        "`domains: d.example:*`: hosts have no port here: requests without a port match too",
     ] {
         assert!(notes.contains(text), "{text}: {notes}");
     }
-    assert_eq!(notes.lines().count(), 5, "{notes}");
+    assert_eq!(notes.lines().count(), 6, "{notes}");
     // All hosts at any port are all hosts.
     let all = routed("{ match: { prefix: / }, route: { cluster: app } }").toml;
     let found = read(Format::Envoy, &front("", "use_remote_address: true", &ALL.replace("\"*\"", "\"*:8080\""), ""));

@@ -8,6 +8,8 @@ use crate::{check, notes, read, table};
 const PROTO: &str = "{ name = \"x-forwarded-proto\", value = \"http\" }";
 const CERT: &str = "{ change = \"remove\", name = \"x-forwarded-client-cert\" }";
 const EDGE: &str = "use_remote_address: true";
+const BEHIND: &str = "use_remote_address: false";
+const OVERWRITTEN: &str = "use_remote_address: false; scheme_header_transformation: { scheme_to_overwrite: https }";
 const HOPS: &str = "use_remote_address: true; xff_num_trusted_hops: 1";
 
 /// The changes of requests by the route, or by its domain if it has none.
@@ -172,6 +174,8 @@ fn a_condition_on_a_header_that_envoy_rewrites_first_is_decided_or_left_out() {
         (HOPS, "name: x-forwarded-proto, string_match: { exact: https }, invert_match: true", Is::Noted),
         ("use_remote_address: false", "name: x-forwarded-proto, string_match: { exact: http }", Is::Noted),
         (HOPS, "name: x-forwarded-proto, present_match: true", Is::All),
+        (OVERWRITTEN, "name: x-forwarded-proto, string_match: { exact: https }", Is::All),
+        (OVERWRITTEN, "name: x-forwarded-proto, string_match: { exact: http }", Is::Never),
         (EDGE, "name: x-forwarded-client-cert, present_match: true", Is::Never),
         (EDGE, "name: x-forwarded-client-cert, present_match: true, invert_match: true", Is::All),
         (EDGE, "name: x-forwarded-client-cert, string_match: { exact: a }, invert_match: true", Is::Never),
@@ -430,5 +434,16 @@ fn a_header_for_internal_clients_selects_no_route_and_goes_nowhere() {
     let found = conditional("internal_only_headers: [x-internal], ");
     assert!(!found.toml.contains("upstream = \"app\"") && found.toml.contains("status = 404"), "{}", found.toml);
     let found = of_levels("internal_only_headers: [x-forwarded-for], ", "", "");
-    assert!(own_notes(&found).contains("`internal_only_headers: x-forwarded-for`: Weir writes"), "{}", notes(&found));
+    assert!(own_notes(&found).contains("`internal_only_headers: x-forwarded-for`: Weir does not"), "{}", notes(&found));
+    // Envoy makes an id of its own instead, and Weir none.
+    let own = of_levels("internal_only_headers: [x-request-id], ", "", "");
+    let removed = "{ change = \"remove\", name = \"x-request-id\" }";
+    assert!(!own.toml.contains(removed), "{}", own.toml);
+    assert!(own_notes(&own).contains("`internal_only_headers: x-request-id`: Weir does not"), "{}", own_notes(&own));
+    let copy = "routes: [{ match: { prefix: / }, route: { cluster: app }, request_headers_to_add: [{ header: { key: x-a, value: \"%REQ(x-request-id)%\" } }] }]";
+    let text = front("", BEHIND, &format!("{{ name: all, domains: [\"*\"], {copy} }}"), "")
+        .replace("{ virtual_hosts:", "{ internal_only_headers: [x-request-id], virtual_hosts:");
+    let behind = read(Format::Envoy, &text);
+    assert!(behind.toml.contains(removed) && !behind.toml.contains("\"x-a\""), "{}", behind.toml);
+    assert!(!own_notes(&behind).contains("internal_only_headers"), "{}", own_notes(&behind));
 }

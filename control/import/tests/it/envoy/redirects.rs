@@ -95,6 +95,8 @@ fn a_scheme_that_envoy_overwrites_is_that_of_all_requests() {
     }
     let found = redirect_by(&overwritten("use_remote_address: true"), "path: /x", "path_redirect: /y");
     assert!(own_notes(&found).contains("`redirect`: the Location has no port"), "{}", own_notes(&found));
+    let noted = own_notes(&found);
+    assert!(noted.contains("`scheme_to_overwrite`: `:scheme` of HTTP/2 upstreams"), "{noted}");
     let found = managed("scheme_header_transformation: { match_upstream: true }", "");
     assert!(own_notes(&found).contains("`scheme_header_transformation.match_upstream`"), "{}", own_notes(&found));
 }
@@ -118,7 +120,12 @@ fn a_virtual_host_that_requires_tls_redirects_all_requests_of_a_listener_without
         let behind = found("use_remote_address: false", mode);
         assert!(behind.toml.contains("upstream = \"app\"") && !behind.toml.contains("redirect = "), "{}", behind.toml);
         let noted = own_notes(&behind);
-        assert!(noted.contains("which Envoy redirects, are forwarded"), "{noted}");
+        assert!(noted.contains("X-Forwarded-Proto is not https, also by default, are forwarded"), "{noted}");
+    }
+    let internal = "use_remote_address: true\n          internal_address_config: { unix_sockets: true }";
+    for (mode, is_noted) in [("ALL", false), ("EXTERNAL_ONLY", true)] {
+        let noted = own_notes(&found(internal, mode));
+        assert_eq!(noted.contains("also internal clients get the redirect"), is_noted, "{mode}: {noted}");
     }
     let none = found("use_remote_address: true", "NONE");
     assert!(none.toml.contains("upstream = \"app\"") && own_notes(&none).is_empty(), "{}", own_notes(&none));
@@ -139,4 +146,33 @@ fn a_virtual_host_that_requires_tls_redirects_all_requests_of_a_listener_without
         let why = mistake(Format::Envoy, &text);
         assert!(why.contains("the TLS context has no certificate in files"), "{why}");
     }
+}
+
+#[test]
+fn a_scheme_that_a_port_decides_redirects_nothing_and_is_no_text() {
+    let ports = "forward_proto_config: { https_destination_ports: [443], http_destination_ports: [80] }";
+    let removed = "{ change = \"remove\", name = \"x-forwarded-proto\" }";
+    for (manager, is_removed) in [("use_remote_address: true", true), ("use_remote_address: false", false)] {
+        let found = managed(&format!("{manager}; {ports}"), "require_tls: ALL, ");
+        assert!(found.toml.contains("upstream = \"app\"") && !found.toml.contains("redirect = "), "{}", found.toml);
+        let noted = own_notes(&found);
+        assert!(noted.contains("`require_tls: ALL`: requests whose X-Forwarded-Proto is not https"), "{noted}");
+        assert!(noted.contains("`http_connection_manager.forward_proto_config`"), "{noted}");
+        // Of a client at the edge, the header is worth nothing.
+        let domain = table(&found.toml, "domain", "web");
+        assert_eq!(domain.contains(removed), is_removed, "{manager}: {domain}");
+        assert!(!domain.contains("{ name = \"x-forwarded-proto\""), "{manager}: {domain}");
+        for value in ["http", "https"] {
+            let condition = format!(
+                "{{ match: {{ prefix: /, headers: [{{ name: x-forwarded-proto, string_match: {{ exact: {value} }} }}] }}, route: {{ cluster: app }} }}"
+            );
+            let found = routed_by(&format!("{manager}; {ports}"), &condition);
+            assert!(!found.toml.contains("upstream = \"app\""), "{manager}: {}", found.toml);
+            assert!(own_notes(&found).contains("is left out: Envoy writes `x-forwarded-proto`"), "{manager}");
+        }
+    }
+    let fixed =
+        format!("use_remote_address: true; {ports}; scheme_header_transformation: {{ scheme_to_overwrite: https }}");
+    let domain = table(&managed(&fixed, "").toml, "domain", "web");
+    assert!(domain.contains("{ name = \"x-forwarded-proto\", value = \"https\" }"), "{domain}");
 }
