@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::arrival::Seen;
+use super::route::Levels;
 use super::{Importer, duration, millis};
 use crate::model::{PathMatch, Route};
 use crate::note::Mistake;
@@ -30,7 +32,7 @@ const CONFLICT: u64 = 409;
 
 impl<'n> Importer<'n> {
     /// The handling of requests by a route.
-    pub(super) fn action(&mut self, action: &'n Node, route: &mut Route) -> Result<(), Mistake> {
+    pub(super) fn action(&mut self, action: &'n Node, levels: Levels<'n>, route: &mut Route) -> Result<(), Mistake> {
         let read = [
             "cluster",
             "weighted_clusters",
@@ -61,7 +63,8 @@ impl<'n> Importer<'n> {
             route.more.set("body_idle_timeout", time.clone());
             route.more.set("response_idle_timeout", time);
         }
-        let rewrite = rewrite(action, &route.path);
+        let mut rewrite = rewrite(action, &route.path);
+        rewrite.extend(self.host_from_header(action, levels));
         if !rewrite.is_empty() {
             route.more.set("rewrite", Value::Inline(rewrite));
         }
@@ -71,6 +74,30 @@ impl<'n> Importer<'n> {
         match action.get("retry_policy") {
             Some(policy) => self.retry(policy, all, route),
             None => Ok(()),
+        }
+    }
+
+    /// The header with the host of the request. Weir reads it as the client sent it.
+    fn host_from_header(&mut self, action: &'n Node, levels: Levels<'n>) -> Option<(String, Value)> {
+        let node = action.get("host_rewrite_header")?;
+        let is_named = |name: &str| name.eq_ignore_ascii_case(node.text());
+        // Envoy changes headers before it reads the host.
+        let is_changed = levels.iter().any(|level| {
+            let mut added = level.items_at("request_headers_to_add").iter();
+            let mut removed = level.items_at("request_headers_to_remove").iter();
+            added.any(|one| one.text_at("header.key").is_some_and(is_named)) || removed.any(|one| is_named(one.text()))
+        });
+        match self.arrival.seen(&node.text().to_ascii_lowercase()) {
+            Seen::Sent | Seen::Framing if !is_changed => {
+                Some(("host_from_header".to_owned(), Value::text(node.text())))
+            }
+            // Envoy keeps the host too.
+            Seen::Absent if !is_changed => None,
+            _ => {
+                let why = "the host is kept: Envoy changes this header first, and Weir would read that of the client";
+                self.note(node, &format!("host_rewrite_header: {}", node.text()), why, "[route.rewrite] host");
+                None
+            }
         }
     }
 
@@ -184,9 +211,6 @@ fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
     }
     if let Some(host) = action.text_at("host_rewrite_literal") {
         set("host", host);
-    }
-    if let Some(header) = action.text_at("host_rewrite_header") {
-        set("host_from_header", header);
     }
     rewrite
 }

@@ -132,20 +132,15 @@ impl<'n> Importer<'n> {
         let Some(name) = one.text_at("header.key") else { return };
         let text = one.text_at("header.value").unwrap_or_default();
         let (directive, key) = (format!("{name}: {text}"), message.words().1);
-        let action = match (one.text_at("append_action"), one.get("append")) {
-            (Some(action), _) => action,
-            // The older spelling.
-            (None, Some(append)) if !append.is_true() => "OVERWRITE_IF_EXISTS_OR_ADD",
-            (None, _) => "APPEND_IF_EXISTS_OR_ADD",
-        };
+        let action = append_action(one);
         let replaces = action.starts_with("OVERWRITE_");
+        // A response needs its own header more than a request, which must not have that of a client.
+        let needs_old = action == "ADD_IF_ABSENT" || action == "OVERWRITE_IF_EXISTS" && message == Message::Request;
         let keeps_empty = one.get("keep_empty_value").is_some_and(Node::is_true);
         let value = match self.value(&text.replace("%ROUTE_NAME%", route), message, before) {
             // Envoy changes nothing.
             Ok(value) if value.is_empty() && !keeps_empty => return,
-            Ok(_) if action == "ADD_IF_ABSENT" || action == "OVERWRITE_IF_EXISTS" => {
-                Err(format!("{action} depends on the value that is there already"))
-            }
+            Ok(_) if needs_old => Err(format!("{action} depends on the value that is there already")),
             value => value,
         };
         let value = match value {
@@ -161,8 +156,11 @@ impl<'n> Importer<'n> {
         if keeps_empty && value.contains("%REQ(") {
             self.note(one, &directive, "is not sent if the request lacks the header in its value", key);
         }
+        if action == "OVERWRITE_IF_EXISTS" {
+            self.note(one, &directive, "is also sent if the response lacks it", key);
+        }
         // Weir changes nothing if a variable is empty, and the header of the sender would stay.
-        let is_removed = replaces && has_variable(&value) && (keeps_empty || !is_copy(&value));
+        let is_removed = replaces && has_variable(&value) && (keeps_empty || !self.is_missing_alike(&value));
         let kind = if replaces { "set" } else { "add" };
         match (field::change(kind, name, Some(value)), replaces) {
             (Ok(change), true) => {
@@ -202,7 +200,20 @@ impl<'n> Importer<'n> {
         if name.starts_with("DOWNSTREAM_REMOTE_") && !self.arrival.is_client_the_peer() {
             return Err(format!("in Weir, `{name}` is the proxy in front, not the client"));
         }
+        // Empty in Envoy, which adds the rest of the value.
+        if name.starts_with("DOWNSTREAM_TLS_") && self.arrival.scheme() == "http" {
+            return Ok(String::new());
+        }
         Ok(format!("%{name}%"))
+    }
+
+    /// A copy of a header of the request that both programs lack in the same requests. Envoy changes nothing then either.
+    fn is_missing_alike(&self, value: &str) -> bool {
+        let inner = value.strip_prefix("%REQ(").and_then(|rest| rest.strip_suffix(")%"));
+        inner.filter(|name| !name.contains('%')).is_some_and(|name| {
+            let seen = self.arrival.seen(&name.to_ascii_lowercase());
+            !matches!(seen, Seen::SentOr(_) | Seen::Written { is_always: true })
+        })
     }
 
     /// A header of the request in the value of a header. Weir reads the header as it is before all changes of the route.
@@ -241,13 +252,17 @@ impl Before {
     }
 }
 
-/// A variable, of which a percent sign is none.
-fn has_variable(value: &str) -> bool {
-    value.split('%').skip(1).step_by(2).any(|name| !name.is_empty())
+/// The action of a header that is added or replaced.
+pub(super) fn append_action(one: &Node) -> &str {
+    match (one.text_at("append_action"), one.get("append")) {
+        (Some(action), _) => action,
+        // The older spelling.
+        (None, Some(append)) if !append.is_true() => "OVERWRITE_IF_EXISTS_OR_ADD",
+        (None, _) => "APPEND_IF_EXISTS_OR_ADD",
+    }
 }
 
-/// A copy of a header of the request. If it is missing, Envoy changes nothing either.
-fn is_copy(value: &str) -> bool {
-    let inner = value.strip_prefix("%REQ(").and_then(|rest| rest.strip_suffix(")%"));
-    inner.is_some_and(|name| !name.contains('%'))
+/// Whether the value has a variable; `%%` is a percent sign.
+fn has_variable(value: &str) -> bool {
+    value.split('%').skip(1).step_by(2).any(|name| !name.is_empty())
 }

@@ -184,7 +184,7 @@ impl<'n> Importer<'n> {
         place_prefix(&mut route);
         if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
             route.more.set("domain", Value::text(&self.domain));
-            self.action(action, &mut route)?;
+            self.action(action, levels, &mut route)?;
             self.headers(levels, &mut route);
         } else {
             self.own_response_headers(levels, &mut route);

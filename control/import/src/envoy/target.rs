@@ -1,6 +1,7 @@
 //! Where the requests of a route go: to an upstream, elsewhere by a redirect, or nowhere, for the gateway itself responds.
 
 use super::Importer;
+use super::headers::append_action;
 use super::route::Levels;
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Mistake, Note};
@@ -62,8 +63,7 @@ impl<'n> Importer<'n> {
         let mut keys = vec![("status".to_owned(), Value::Number(status.number("status")?))];
         match response.text_at("body.inline_string") {
             Some(body) if body.len() <= BODY_BYTES_MAX => {
-                let mut headers = levels.iter().flat_map(|level| level.items_at("response_headers_to_add"));
-                let kind = headers.find_map(content_type).unwrap_or(BODY_TYPE);
+                let kind = body_type(levels).unwrap_or(BODY_TYPE);
                 keys.push(("body".to_owned(), Value::text(body)));
                 keys.push(("content_type".to_owned(), Value::text(kind)));
             }
@@ -135,8 +135,11 @@ impl<'n> Importer<'n> {
                 scheme = None;
             }
             (Some(_), None, None) => {
-                let keys = ["https_redirect", "scheme_redirect"];
-                let key = keys.into_iter().find(|key| node.get(key).is_some()).unwrap_or("redirect");
+                let key = match node.get("scheme_redirect") {
+                    Some(_) => "scheme_redirect",
+                    None if is_https => "https_redirect",
+                    None => "redirect",
+                };
                 let why = "the Location has no port; Envoy keeps a port of the Host that the scheme does not imply";
                 notes.push(Note::new(&node.place, key, why, "[route.redirect] port"));
             }
@@ -174,6 +177,16 @@ fn path(node: &Node, notes: &mut Vec<Note>) -> Option<(String, Value)> {
         }
     };
     Some(("path".to_owned(), Value::text(path)))
+}
+
+/// The media type that the headers of `levels` say: the last one that replaces others, or else the first one.
+fn body_type(mut levels: Levels<'_>) -> Option<&str> {
+    if levels[2].get("most_specific_header_mutations_wins").is_some_and(Node::is_true) {
+        levels.reverse();
+    }
+    let of_all = || levels.into_iter().flat_map(|level| level.items_at("response_headers_to_add"));
+    let replaced = of_all().filter(|one| append_action(one).starts_with("OVERWRITE_")).filter_map(content_type).last();
+    replaced.or_else(|| of_all().find_map(content_type))
 }
 
 /// The media type that one of `response_headers_to_add` sets.

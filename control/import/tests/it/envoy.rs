@@ -1,5 +1,6 @@
 //! Differences between Envoy and Weir are refused or noted, and the result is never weaker than the original.
 
+mod copies;
 mod headers;
 mod redirects;
 mod retries;

@@ -56,6 +56,7 @@ fn a_port_that_weir_leaves_out_and_a_scheme_that_it_does_not_know_are_noted() {
         ("https_redirect: true", "`https_redirect`: the Location has no port"),
         ("scheme_redirect: https", "`scheme_redirect`: the Location has no port"),
         ("scheme_redirect: http", "`scheme_redirect`: the Location has no port"),
+        ("https_redirect: false, scheme_redirect: https", "`scheme_redirect`: the Location has no port"),
     ] {
         let found = redirect("path: /x", to);
         assert!(own_notes(&found).contains(directive) && found.toml.contains("scheme = "), "{to}: {}", found.toml);
