@@ -159,7 +159,7 @@ fn a_scheme_that_a_port_decides_redirects_nothing_and_is_no_text() {
         let noted = own_notes(&found);
         assert!(noted.contains("`require_tls: ALL`: requests whose X-Forwarded-Proto is not https"), "{noted}");
         assert!(noted.contains("`http_connection_manager.forward_proto_config`"), "{noted}");
-        // Of a client at the edge, the header is worth nothing.
+        // At the edge, the header of a client proves nothing.
         let domain = table(&found.toml, "domain", "web");
         assert_eq!(domain.contains(removed), is_removed, "{manager}: {domain}");
         assert!(!domain.contains("{ name = \"x-forwarded-proto\""), "{manager}: {domain}");
