@@ -185,7 +185,8 @@ fn body_type(mut levels: Levels<'_>) -> Option<&str> {
         levels.reverse();
     }
     let of_all = || levels.into_iter().flat_map(|level| level.items_at("response_headers_to_add"));
-    let replaced = of_all().filter(|one| append_action(one).starts_with("OVERWRITE_")).filter_map(content_type).last();
+    let replaced =
+        of_all().filter(|one| append_action(one).starts_with("OVERWRITE_")).filter_map(content_type).next_back();
     replaced.or_else(|| of_all().find_map(content_type))
 }
 
