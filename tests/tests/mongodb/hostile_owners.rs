@@ -225,6 +225,9 @@ fn m9_a_cursor_that_is_no_long_integer_is_refused() {
     gateway.finish();
 }
 
+/// Writes a command with this name, for this cursor.
+type WriteForm = fn(&mut Writer<'_>, &str, i64);
+
 /// Some servers compare the names of commands without case, so that a name that the gateway does not know reaches what it guards.
 #[test]
 fn m9_a_command_in_another_case_is_unknown() {
@@ -232,7 +235,7 @@ fn m9_a_command_in_another_case_is_unknown() {
     let gateway = two_users(&server.address, "");
     let (mut ann, mut ben) = both(&gateway);
     let cursor = ann.call(|body| find(body, "notes", 2)).cursor();
-    let forms: [(&str, i64, fn(&mut Writer<'_>, &str, i64)); 4] = [
+    let forms: [(&str, i64, WriteForm); 4] = [
         ("SHUTDOWN", 13, |body, name, _| body.int32(name, 1)),
         ("GETMORE", 59, |body, name, cursor| {
             body.int64(name, cursor);
