@@ -290,7 +290,7 @@ impl State {
 
     /// Gives the memory back once nothing is in it.
     fn settle_watched(&mut self) {
-        if let Some(watched) = self.watched.take_if(|watched| watched.sent.is_empty() && watched.slots.is_empty()) {
+        if let Some(watched) = self.watched.take_if(|watched| watched.is_bare()) {
             self.order.spares.watched.give(watched);
         }
     }
