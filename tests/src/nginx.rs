@@ -67,6 +67,18 @@ impl Nginx {
         Self { address: Address::Tcp(socket), child, folder }
     }
 
+    /// The process that serves requests.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn worker(&self) -> u32 {
+        let master = self.child.id();
+        let children = format!("/proc/{master}/task/{master}/children");
+        let first = || std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok();
+        until_true("nginx to start its worker", || first().is_some());
+        first().expect("it stays")
+    }
+
     /// The folder that it serves files from.
     pub fn folder(&self) -> &Path {
         self.folder.path()

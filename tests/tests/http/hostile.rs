@@ -170,10 +170,11 @@ fn stand_aside() -> usize {
     numbers[0]
 }
 
-/// Lets this thread run only when no other wants its CPU: attackers have machines of their own.
-fn stand_back() {
-    let id = gettid().as_raw_nonzero().to_string();
-    let done = Command::new("chrt").args(["--idle", "--pid", "0", &id]).output().expect("chrt can be started");
+/// Lets the thread with this number run only when no other wants its CPU: attackers, and the application that they flood, have machines of
+/// their own.
+fn stand_back(id: impl ToString) {
+    let done =
+        Command::new("chrt").args(["--idle", "--pid", "0", &id.to_string()]).output().expect("chrt can be started");
     assert!(done.status.success(), "{done:?}");
 }
 
@@ -183,7 +184,7 @@ fn during<T>(hostility: Hostility, address: &Address, meanwhile: impl FnOnce() -
     std::thread::scope(|scope| {
         for _ in 0..ATTACKERS {
             scope.spawn(|| {
-                stand_back();
+                stand_back(gettid().as_raw_nonzero());
                 while !stop.load(Ordering::Relaxed) {
                     hostility(address, &stop);
                 }
@@ -221,6 +222,7 @@ fn a_victim_is_served_during_each_kind_of_hostility_and_all_is_given_back() {
     let rounds = std::env::var("WEIR_HOSTILITY_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number of rounds"));
     let gateway_cpu = stand_aside().to_string();
     let flooded = Nginx::start("", "location / { return 200 \"small\"; } location = /large { try_files /file =404; }");
+    stand_back(flooded.worker());
     std::fs::write(flooded.folder().join("file"), vec![b'x'; 2_000_000]).expect("written");
     let origin = Nginx::start("", "location / { return 200 \"small\"; }");
     let route = format!(
