@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::deadline::until_true;
+use crate::deadline::{WAIT, until, until_true};
 use crate::port;
 use crate::stream::Address;
 
@@ -74,9 +74,9 @@ impl Nginx {
     pub fn worker(&self) -> u32 {
         let master = self.child.id();
         let children = format!("/proc/{master}/task/{master}/children");
-        let first = || std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok();
-        until_true("nginx to start its worker", || first().is_some());
-        first().expect("it stays")
+        until("nginx to start its worker", WAIT, || {
+            std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok()
+        })
     }
 
     /// The folder that it serves files from.
